@@ -6,7 +6,6 @@ is known, store.py keeps what took time.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from asterism import files
 from asterism.checks import check_unit_rows, unknown
+from asterism.console import Console
 from asterism.prototypes import bounds, codes, energy
 from asterism.prototypes.store import cached
 
@@ -100,7 +100,8 @@ def make_prototypes(num_prototypes: int, dim: int, *, kind: str = "auto", seed: 
     exact = _exact(num_prototypes, dim) if kind == "auto" else None
     if exact:
         return Prototypes(exact[1](), exact[0], seed)
-    report = _report if progress else None
+    console = Console(quiet=not progress)
+    report = console.update
     if kind == "gaussian-potential":
         construction = kind
 
@@ -114,8 +115,7 @@ def make_prototypes(num_prototypes: int, dim: int, *, kind: str = "auto", seed: 
 
     name = f"{construction}-{num_prototypes}x{dim}-seed{seed}" + (f"-subset{subset}" if subset else "")
     points = cached(name, make) if cache and seconds is None else make()
-    if report:
-        print(file=sys.stderr)
+    console.clear()
     return Prototypes(points, construction, seed)
 
 
@@ -127,10 +127,6 @@ def _exact(num: int, dim: int) -> tuple[str, Callable[[], Tensor]] | None:
     if num <= 2 * dim:
         return "orthoplex", lambda: codes.orthoplex(num, dim)
     return None
-
-
-def _report(text: str) -> None:
-    print(f"\r\033[K{text}" if sys.stderr.isatty() else text, end="" if sys.stderr.isatty() else "\n", file=sys.stderr, flush=True)
 
 
 def _check(num: int, dim: int, kind: str, seed: int, seconds: float | None, subset: int | None) -> None:

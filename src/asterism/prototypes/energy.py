@@ -59,7 +59,7 @@ def threads_for(work: float) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def anneal(num: int, dim: int, seed: int, seconds: float | None = None, progress: Progress | None = None) -> Tensor:
+def anneal(num: int, dim: int, seed: int, seconds: float | None, progress: Progress) -> Tensor:
     """The best of several annealed starts: a fixed number that falls with K^2 d, or as many as fit in `seconds`."""
     if num > DENSE_LIMIT:
         raise ValueError(f"make_prototypes: {num} points need {num**2 * 16 / 2**30:.0f} GiB for their cosines, at most "
@@ -77,8 +77,7 @@ def anneal(num: int, dim: int, seed: int, seconds: float | None = None, progress
             points = random_points(num, dim, torch.Generator().manual_seed(seed * 1_000_003 + start))
             for stage, t in enumerate(TEMPERATURES):
                 points = _minimise(points, t, iterations)
-                if progress:
-                    progress(f"start {start + 1}, stage {stage + 1} of {len(TEMPERATURES)}, best {best_cosine:.4f}")
+                progress(f"start {start + 1}, stage {stage + 1} of {len(TEMPERATURES)}, best {best_cosine:.4f}")
             cosine = max_cosine(points)
             if cosine < best_cosine:
                 best, best_cosine = points, cosine
@@ -109,7 +108,7 @@ def _minimise(points: Tensor, t: float, iterations: int) -> Tensor:
 
 
 def gaussian_potential(num: int, dim: int, seed: int, subset: int | None = None,
-                       progress: Progress | None = None) -> Tensor:  # fmt: skip
+                       progress: Progress = print) -> Tensor:  # fmt: skip
     generator = torch.Generator().manual_seed(seed)
     w = random_points(num, dim, generator)
     with threads_for(float(num) ** 2 * dim):
@@ -121,6 +120,6 @@ def gaussian_potential(num: int, dim: int, seed: int, subset: int | None = None,
             (gradient,) = torch.autograd.grad(loss, w)
             w = w.detach() - 0.1 * gradient
             w = w / torch.linalg.vector_norm(w, dim=1, keepdim=True)
-            if progress and step % 50 == 49:
+            if step % 50 == 49:
                 progress(f"iteration {step + 1} of 1000")
     return w
