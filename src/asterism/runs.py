@@ -167,6 +167,7 @@ class Model(nn.Module):
 
     def __init__(self, config: TrainConfig, info: DataInfo, prototypes: Tensor | None = None) -> None:
         super().__init__()
+        self.num_classes = info.num_classes
         with torch.random.fork_rng(devices=[]):  # weights start from the run's seed, and nobody else's generator moves
             torch.manual_seed(config.seed)
             self.embedder = make_embedder(

@@ -79,7 +79,7 @@ def load_data(name: str, *, root: str | None = None, num_classes: int | None = N
     """
     >>> digits = load_data("digits")
     >>> digits.shape, digits.num_classes, len(digits.train), len(digits.val), len(digits.test)
-    ((8, 8, 1), 10, 1294, 144, 359)
+    ((8, 8, 1), 10, 1295, 143, 359)
     """
     if not 0 <= validation < 1:
         raise ValueError(f"load_data: validation={validation}, must be a share of the training set in [0, 1)")

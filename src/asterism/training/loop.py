@@ -22,7 +22,7 @@ from asterism.console import Console
 from asterism.data import Dataset, load_data
 from asterism.data.augment import Augment, Batch, Batches
 from asterism.runs import Checkpoint, DataInfo, Model, Progress, TrainConfig, describe, resolved, save_checkpoint
-from asterism.training.metrics import Scores, evaluate, fit_temperature
+from asterism.training.metrics import Scores, evaluate, fit_temperature, head_seconds
 
 LOOK = 20  # steps between two looks at the loss: each look makes an accelerator wait
 
@@ -37,6 +37,7 @@ class Result:
     test_loss: float | None
     temperature: float
     head_parameters: int  # trainable ones of the classifier
+    head_seconds: float  # what the method adds to a step of one batch
     seconds: float
 
     def __str__(self) -> str:
@@ -162,7 +163,8 @@ def train(config: TrainConfig, *, data: Dataset | None = None, quiet: bool = Fal
         console.line(f"interrupted; everything is saved. Go on with: asterism train --run-dir {folder} --resume")
     test = evaluate(model, Batches(data.test, info.mean, info.deviation, device, Augment(), config.seed), console) if done else None
     result = Result(folder, progress.epoch, not done, scores.accuracy, test.accuracy if test else None, test.loss if test else None,
-                    progress.temperature, sum(p.numel() for p in model.method.parameters()), progress.seconds)  # fmt: skip
+                    progress.temperature, sum(p.numel() for p in model.method.parameters()),
+                    head_seconds(model, config.batch_size, device), progress.seconds)  # fmt: skip
     if done:
         files.write_text(folder / "result.json", json.dumps({**asdict(result), "run_dir": str(folder)}, indent=1))
     return result

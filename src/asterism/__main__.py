@@ -1,0 +1,5 @@
+import sys
+
+from asterism.cli import main
+
+sys.exit(main())

@@ -1,0 +1,126 @@
+"""Predictor: a trained run answers, without a training loop. N inputs, c classes, d dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from asterism.runs import Checkpoint, checkpoint_path
+from asterism.sphere import unit
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    labels: list[str]  # names of the most likely classes
+    indices: Tensor  # (N,) int64
+    cosines: Tensor  # (N, c) to each class's direction; for psc-linear, which has none, the logits
+    probabilities: Tensor  # (N, c), with the temperature fitted on validation
+    nearest: list[list[tuple[str, float]]]  # of each input, the other classes that come next, with their probabilities
+
+    def __str__(self) -> str:
+        rows = []
+        for i, label in enumerate(self.labels):
+            others = ", ".join(f"{name} {p:.1%}" for name, p in self.nearest[i])
+            rows.append(f"{label}  {self.probabilities[i, self.indices[i]]:.1%}  cosine {self.cosines[i, self.indices[i]]:.3f}  "
+                        f"then {others}")  # fmt: skip
+        return "\n".join(rows)
+
+
+class Predictor:
+    """`Predictor.load(run).predict(images)`; images are paths, PIL images, or arrays and tensors (H, W, C) of uint8 or 0..1."""
+
+    def __init__(self, checkpoint: Checkpoint, device: str | torch.device = "cpu") -> None:
+        self.info, self.temperature, self.device = checkpoint.info, checkpoint.progress.temperature, torch.device(device)
+        self.model = checkpoint.model().to(self.device).eval()
+        self.mean, self.deviation = (torch.tensor(v, device=self.device) for v in (self.info.mean, self.info.deviation))
+
+    @classmethod
+    def load(cls, path: str | Path, *, best: bool = False, device: str | torch.device = "cpu") -> Predictor:
+        """From a run folder (its last checkpoint, or its best) or from a checkpoint file."""
+        return cls(Checkpoint.load(checkpoint_path(path, best)), device)
+
+    @torch.no_grad()
+    def predict(self, images: Any, *, others: int = 3) -> Prediction:
+        logits, cosines = [], []
+        for features in self._features(images):
+            out = self.model.method.logits(features).float()
+            logits.append(out.cpu())
+            cosines.append(self._cosines(features, out).cpu())
+        if not logits:
+            raise ValueError("Predictor.predict: no image came, must be at least one")
+        probabilities = (torch.cat(logits) / self.temperature).softmax(dim=1)
+        top = probabilities.topk(min(1 + others, probabilities.shape[1]), dim=1)
+        names = self.info.names
+        nearest = [[(names[j], p) for j, p in zip(row[1:], values[1:], strict=True)]
+                   for row, values in zip(top.indices.tolist(), top.values.tolist(), strict=True)]  # fmt: skip
+        first = top.indices[:, 0]
+        return Prediction([names[j] for j in first.tolist()], first, torch.cat(cosines), probabilities, nearest)
+
+    @torch.no_grad()
+    def embed(self, images: Any) -> Tensor:
+        """(N, d) unit features."""
+        features = [unit(f).cpu() for f in self._features(images)]
+        if not features:
+            raise ValueError("Predictor.embed: no image came, must be at least one")
+        return torch.cat(features)
+
+    def _cosines(self, features: Tensor, logits: Tensor) -> Tensor:
+        if not self.model.method.on_sphere:
+            return logits
+        weight = self.model.method.head.weight if hasattr(self.model.method, "head") else self.model.method.weight
+        return unit(features) @ unit(weight).T
+
+    def _features(self, images: Any, batch_size: int = 256) -> Any:
+        if isinstance(images, (str, Path)) or not isinstance(images, (Sequence, np.ndarray, Tensor)):
+            images = [images]  # one image
+        elif isinstance(images, (np.ndarray, Tensor)) and images.ndim == len(self.info.shape):
+            images = images[None]
+        for start in range(0, len(images), batch_size):
+            inputs = torch.stack([self._input(image) for image in images[start : start + batch_size]]).to(self.device)
+            x = (inputs - self.mean) / self.deviation
+            yield self.model(x.permute(0, 3, 1, 2) if len(self.info.shape) == 3 else x)
+
+    def _input(self, image: Any) -> Tensor:
+        """One input as float32, (H, W, C) in 0..1 or (D,)."""
+        if len(self.info.shape) == 3 and not isinstance(image, (np.ndarray, Tensor)):
+            image = self._open(image)
+        x = torch.as_tensor(np.array(image) if isinstance(image, np.ndarray) else image)
+        if x.dtype == torch.uint8:
+            x = x.float() / 255
+        if x.ndim == 2 and len(self.info.shape) == 3:
+            x = x[..., None]
+        if tuple(x.shape) != self.info.shape or not x.is_floating_point():
+            raise ValueError(f"Predictor: an input of shape {tuple(x.shape)} and type {x.dtype} came, must be {self.info.shape}, "
+                             "uint8 or floating point (images 0..1)")  # fmt: skip
+        if not x.isfinite().all():
+            raise ValueError("Predictor: an input holds NaN or infinity")
+        return x.float()
+
+    def _open(self, image: Any) -> Tensor:
+        """A path or a PIL image, brought to the shape of the training images by cropping the middle and resizing."""
+        from PIL import Image, UnidentifiedImageError
+
+        height, width, channels = self.info.shape
+        if isinstance(image, (str, Path)):
+            try:
+                image = Image.open(image)
+                image.load()
+            except (UnidentifiedImageError, OSError) as error:
+                if isinstance(error, FileNotFoundError):
+                    raise
+                raise ValueError(
+                    f"{error.filename or image} is no image that can be read ({error}): give a PNG, JPEG or WebP"
+                ) from error
+        image = image.convert("L" if channels == 1 else "RGB")
+        if image.size != (width, height):
+            side = min(image.width / width, image.height / height)
+            w, h = side * width, side * height
+            left, top = (image.width - w) / 2, (image.height - h) / 2
+            image = image.resize((width, height), Image.Resampling.BILINEAR, box=(left, top, left + w, top + h))
+        return torch.from_numpy(np.array(image)).reshape(self.info.shape)

@@ -1,0 +1,151 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from asterism import Prototypes, make_prototypes
+from asterism.cli import COMMANDS, main
+from asterism.sphere import unit
+
+
+def run(capsys, *arguments, code=0):
+    """The command in this process: its exit code is checked, its output returned."""
+    try:
+        got = main([str(a) for a in arguments])
+    except SystemExit as stop:  # tyro's own, after --help or a usage error
+        got = stop.code
+    captured = capsys.readouterr()
+    assert got == code, captured.err
+    return captured.out if code == 0 else captured.err
+
+
+@pytest.fixture(scope="module")
+def digits_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli") / "run"
+    assert main(["train", "--data", "digits", "--backbone", "mlp", "--width", "2", "--epochs", "2", "--batch-size", "64",
+                 "--method.scale", "6", "--run-dir", str(folder), "--quiet"]) == 0  # fmt: skip
+    return folder
+
+
+def test_help_of_everything_names_an_example(capsys):
+    assert all(name in run(capsys, "--help") for name in COMMANDS)
+    for name in COMMANDS:
+        assert f"asterism {name}" in run(capsys, name, "--help").split("Examples:")[-1]
+    assert run(capsys, "--version").strip() == "0.1.0"
+
+
+def test_what_does_not_work_yet_is_not_shown(capsys):
+    text = run(capsys, "--help")
+    assert not any(word in text for word in ("reproduce", "export", "serve"))
+
+
+def test_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "asterism", "prototypes", "-c", "6", "-d", "3", "--json"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["optimal"] is True
+
+
+def test_prototypes(capsys, tmp_path):
+    text = run(capsys, "prototypes", "-c", 20, "-d", 4, "-o", tmp_path / "s.safetensors", "--plot", tmp_path / "s.png")
+    stars = Prototypes.load(tmp_path / "s.safetensors")
+    assert text.startswith(str(stars))
+    assert len(text.splitlines()) > 8  # the histogram
+    with Image.open(tmp_path / "s.png") as picture:
+        assert picture.size[0] > 300
+    receipt = json.loads(run(capsys, "prototypes", "-c", 20, "-d", 4, "--json"))
+    assert receipt["max_cosine"] == stars.max_cosine
+    assert receipt["checksum"] == stars.checksum
+    paper = json.loads(run(capsys, "prototypes", "-c", 20, "-d", 4, "--kind", "gaussian-potential", "--subset", 5, "--json"))
+    assert paper["construction"] == "gaussian-potential"
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors", "parquet"])
+def test_assign(capsys, tmp_path, suffix):
+    stars = make_prototypes(6, 4)
+    wish = torch.tensor([4, 0, 5, 2])
+    rows = stars.points[wish]
+    means, table = tmp_path / f"means.{suffix}", tmp_path / f"stars.{suffix}"
+    if suffix == "npz":
+        np.savez(means, means=rows.numpy())
+        np.savez(table, stars.points.numpy())
+    elif suffix == "safetensors":
+        from safetensors.torch import save_file
+
+        save_file({"means": rows.contiguous()}, means)
+        stars.save(table)
+    else:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.table({"mean": rows.tolist()}), means)
+        pq.write_table(pa.table({f"x{k}": stars.points[:, k].numpy() for k in range(4)}), table)
+    text = run(capsys, "assign", means, table, "-o", tmp_path / f"order.{suffix}")
+    assert "4 labels on 6 stars, mean cosine 1.000, exact" in text
+    assert json.loads(run(capsys, "assign", means, table, "--json"))["order"] == wish.tolist()
+    if suffix == "npz":
+        assert np.load(tmp_path / "order.npz")["order"].tolist() == wish.tolist()
+
+
+def test_train_evaluate_predict_info_report(capsys, digits_run, tmp_path):
+    result = json.loads((digits_run / "result.json").read_text())
+    found = json.loads(run(capsys, "evaluate", digits_run, "--json"))
+    assert found["accuracy"] == pytest.approx(result["accuracy"], abs=1e-12)
+    assert found["count"] == 359
+    assert json.loads(run(capsys, "evaluate", digits_run, "--split", "val", "--best", "--json"))["count"] == 143
+    assert "test accuracy" in run(capsys, "evaluate", digits_run)
+    assert json.loads((digits_run / "config.json").read_text())["method_options"]["scale"] == 6.0
+
+    for i in range(2):
+        Image.fromarray(np.full((16, 16), 99 * i, np.uint8)).save(tmp_path / f"{i}.png")
+    images = [tmp_path / "0.png", tmp_path / "1.png"]
+    said = json.loads(run(capsys, "predict", digits_run, *images, "--json"))
+    assert [s["image"] for s in said] == [str(i) for i in images]
+    assert said[0]["label"] in run(capsys, "predict", digits_run, images[0])
+
+    assert "digits" in run(capsys, "info", digits_run)
+    assert json.loads(run(capsys, "info", digits_run / "last.safetensors", "--json"))["epoch"] == 2
+    run(capsys, "report", digits_run, "-o", tmp_path / "page.html")
+    assert f"{result['accuracy']:.1%}"[:3] in (tmp_path / "page.html").read_text()
+
+
+def test_config_goes_in_again(capsys, digits_run, tmp_path):
+    run(capsys, "train", "--config", digits_run / "config.json", "--run-dir", tmp_path / "again", "--epochs", 1, "--quiet")
+    config = json.loads((tmp_path / "again" / "config.json").read_text())
+    assert (config["epochs"], config["batch_size"], config["method_options"]["scale"]) == (1, 64, 6.0)
+
+
+@pytest.mark.parametrize("arguments, code, message", [
+    (["trian"], 2, "did you mean 'train'"),
+    (["train", "--epohcs", "3"], 2, "--epochs"),
+    (["train", "--method", "asterisk"], 2, "did you mean"),
+    (["train", "--data", "digits", "--method.scal", "3"], 2, "did you mean 'scale'"),
+    (["train", "--data", "digits", "--method.scale", "x"], 2, "must be a number"),
+    (["train", "--data", "digits", "--epochs", "0"], 2, "at least 1"),
+    (["train", "--data", "digit"], 1, "did you mean 'digits'"),
+    (["train", "--config", "none.json"], 1, "none.json"),
+    (["prototypes", "-c", "5"], 2, "--dim"),
+    (["prototypes", "-c", "1", "-d", "3"], 1, "at least 2"),
+    (["predict", "none", "x.png"], 1, "it is no run folder"),
+    (["evaluate", "none"], 1, "it is no run folder"),
+    (["info", "none"], 1, "no such file"),
+    (["assign", "a.npz", "b.npz"], 1, "a.npz: no such file"),
+    (["report"], 2, "no run came"),
+])  # fmt: skip
+def test_what_goes_wrong_is_said(capsys, tmp_path, monkeypatch, arguments, code, message):
+    monkeypatch.chdir(tmp_path)
+    assert message in " ".join(run(capsys, *arguments, code=code).split())
+    assert [p for p in tmp_path.rglob("*") if p.suffix == ".safetensors"] == []
+
+
+def test_assign_says_what_is_missing(capsys, tmp_path):
+    np.savez(tmp_path / "m.npz", means=unit(torch.randn(5, 3)).numpy())
+    np.savez(tmp_path / "s.npz", stars=unit(torch.randn(4, 3)).numpy())
+    assert "1 stars are missing" in run(capsys, "assign", tmp_path / "m.npz", tmp_path / "s.npz", code=1)
+    np.savez(tmp_path / "two.npz", a=np.eye(3), b=np.eye(3))
+    assert "must hold one matrix" in run(capsys, "assign", tmp_path / "two.npz", tmp_path / "s.npz", code=1)
+    (tmp_path / "m.csv").write_text("1,0,0")
+    assert "must end in .npz" in run(capsys, "assign", tmp_path / "m.csv", tmp_path / "s.npz", code=1)
