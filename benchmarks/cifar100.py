@@ -14,7 +14,10 @@ from pathlib import Path
 import asterism
 from asterism.data import load_data
 
-GRID = [("psc-linear", None), *((m, d) for m in ("psc-scaled", "dl2pa", "dl2pa-static", "asterism") for d in (10, 50, 100))]
+GRID = [
+    ("psc-linear", None),
+    *((m, d) for m in ("psc-scaled", "dl2pa", "dl2pa-static", "asterism") for d in (10, 50, 100)),
+]
 
 
 def main() -> None:
@@ -30,16 +33,35 @@ def main() -> None:
     data = load_data("cifar100", root=arguments.data_root)  # the same held-out images for all seeds
     for seed in range(arguments.seeds):
         for method, dim in GRID:
-            if any((r["method"], r["dim"], r["seed"], r["epochs"]) == (method, dim, seed, arguments.epochs) for r in rows):
+            if any(
+                (r["method"], r["dim"], r["seed"], r["epochs"]) == (method, dim, seed, arguments.epochs) for r in rows
+            ):
                 continue
             folder = arguments.out / f"{method}-d{dim or 64}-seed{seed}"
-            config = asterism.TrainConfig(data="cifar100", data_root=arguments.data_root, method=method, dim=dim, seed=seed,
-                                          epochs=arguments.epochs, run_dir=str(folder), resume=folder.exists())  # fmt: skip
+            config = asterism.TrainConfig(
+                data="cifar100",
+                data_root=arguments.data_root,
+                method=method,
+                dim=dim,
+                seed=seed,
+                epochs=arguments.epochs,
+                run_dir=str(folder),
+                resume=folder.exists(),
+            )
             result = asterism.train(config, data=data)
             if result.interrupted:
                 raise SystemExit(1)
-            rows.append({"method": method, "dim": dim, "seed": seed, "epochs": arguments.epochs, "accuracy": result.accuracy,
-                         "val_accuracy": result.val_accuracy, "seconds": result.seconds})  # fmt: skip
+            rows.append(
+                {
+                    "method": method,
+                    "dim": dim,
+                    "seed": seed,
+                    "epochs": arguments.epochs,
+                    "accuracy": result.accuracy,
+                    "val_accuracy": result.val_accuracy,
+                    "seconds": result.seconds,
+                }
+            )
             with open(results, "a") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
             print(json.dumps(rows[-1]), flush=True)

@@ -21,7 +21,10 @@ def test_parameter_counts_are_those_of_he_et_al(name, parameters):
 
 
 def test_identity_shortcuts_have_no_parameters_and_convolutions_do():
-    count = {n: sum(p.numel() for p in make_embedder(n, (8, 8, 3), None, batch_norm=False).parameters()) for n in ("resnet8", "resnet8-conv")}
+    count = {
+        n: sum(p.numel() for p in make_embedder(n, (8, 8, 3), None, batch_norm=False).parameters())
+        for n in ("resnet8", "resnet8-conv")
+    }
     assert count["resnet8-conv"] - count["resnet8"] == 16 * 32 * 9 + 32 * 64 * 9 + 2 * (32 + 64)
 
 
@@ -37,14 +40,17 @@ def test_projection_and_batch_norm_are_there_where_needed():
     assert isinstance(make_embedder("resnet8", (8, 8, 1), 10, batch_norm=False).norm, torch.nn.Identity)
 
 
-@pytest.mark.parametrize("call, message", [
-    (lambda: make_embedder("resnet9", (8, 8, 3), 5), "unknown backbone 'resnet9': did you mean"),
-    (lambda: make_embedder("resnet8", (5,), 5), "wants images"),
-    (lambda: make_embedder("torch:nothing", (5,), 5), "importable from here"),
-    (lambda: make_embedder("torch.nn:Flatten2", (5,), 5), "importable from here"),
-    (lambda: make_embedder("builtins:list", (5,), 5), "must return an nn.Module"),
-    (lambda: make_embedder("torch.nn:ReLU", (8, 8, 3), 5), r"must give features \(B, width\)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: make_embedder("resnet9", (8, 8, 3), 5), "unknown backbone 'resnet9': did you mean"),
+        (lambda: make_embedder("resnet8", (5,), 5), "wants images"),
+        (lambda: make_embedder("torch:nothing", (5,), 5), "importable from here"),
+        (lambda: make_embedder("torch.nn:Flatten2", (5,), 5), "importable from here"),
+        (lambda: make_embedder("builtins:list", (5,), 5), "must return an nn.Module"),
+        (lambda: make_embedder("torch.nn:ReLU", (8, 8, 3), 5), r"must give features \(B, width\)"),
+    ],
+)
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -26,8 +26,29 @@ def run(capsys, *arguments, code=0):
 @pytest.fixture(scope="module")
 def digits_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli") / "run"
-    assert main(["train", "--data", "digits", "--backbone", "mlp", "--width", "2", "--epochs", "2", "--batch-size", "64",
-                 "--method.scale", "6", "--run-dir", str(folder), "--quiet"]) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                "train",
+                "--data",
+                "digits",
+                "--backbone",
+                "mlp",
+                "--width",
+                "2",
+                "--epochs",
+                "2",
+                "--batch-size",
+                "64",
+                "--method.scale",
+                "6",
+                "--run-dir",
+                str(folder),
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     return folder
 
 
@@ -44,7 +65,9 @@ def test_what_does_not_work_yet_is_not_shown(capsys):
 
 
 def test_as_a_module():
-    done = subprocess.run([sys.executable, "-m", "asterism", "prototypes", "-c", "6", "-d", "3", "--json"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "asterism", "prototypes", "-c", "6", "-d", "3", "--json"], capture_output=True, text=True
+    )
     assert done.returncode == 0
     assert json.loads(done.stdout)["optimal"] is True
 
@@ -59,7 +82,9 @@ def test_prototypes(capsys, tmp_path):
     receipt = json.loads(run(capsys, "prototypes", "-c", 20, "-d", 4, "--json"))
     assert receipt["max_cosine"] == stars.max_cosine
     assert receipt["checksum"] == stars.checksum
-    paper = json.loads(run(capsys, "prototypes", "-c", 20, "-d", 4, "--kind", "gaussian-potential", "--subset", 5, "--json"))
+    paper = json.loads(
+        run(capsys, "prototypes", "-c", 20, "-d", 4, "--kind", "gaussian-potential", "--subset", 5, "--json")
+    )
     assert paper["construction"] == "gaussian-potential"
 
 
@@ -113,28 +138,41 @@ def test_train_evaluate_predict_info_report(capsys, digits_run, tmp_path):
 
 
 def test_config_goes_in_again(capsys, digits_run, tmp_path):
-    run(capsys, "train", "--config", digits_run / "config.json", "--run-dir", tmp_path / "again", "--epochs", 1, "--quiet")
+    run(
+        capsys,
+        "train",
+        "--config",
+        digits_run / "config.json",
+        "--run-dir",
+        tmp_path / "again",
+        "--epochs",
+        1,
+        "--quiet",
+    )
     config = json.loads((tmp_path / "again" / "config.json").read_text())
     assert (config["epochs"], config["batch_size"], config["method_options"]["scale"]) == (1, 64, 6.0)
 
 
-@pytest.mark.parametrize("arguments, code, message", [
-    (["trian"], 2, "did you mean 'train'"),
-    (["train", "--epohcs", "3"], 2, "--epochs"),
-    (["train", "--method", "asterisk"], 2, "did you mean"),
-    (["train", "--data", "digits", "--method.scal", "3"], 2, "did you mean 'scale'"),
-    (["train", "--data", "digits", "--method.scale", "x"], 2, "must be a number"),
-    (["train", "--data", "digits", "--epochs", "0"], 2, "at least 1"),
-    (["train", "--data", "digit"], 1, "did you mean 'digits'"),
-    (["train", "--config", "none.json"], 1, "none.json"),
-    (["prototypes", "-c", "5"], 2, "--dim"),
-    (["prototypes", "-c", "1", "-d", "3"], 1, "at least 2"),
-    (["predict", "none", "x.png"], 1, "it is no run folder"),
-    (["evaluate", "none"], 1, "it is no run folder"),
-    (["info", "none"], 1, "no such file"),
-    (["assign", "a.npz", "b.npz"], 1, "a.npz: no such file"),
-    (["report"], 2, "no run came"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments, code, message",
+    [
+        (["trian"], 2, "did you mean 'train'"),
+        (["train", "--epohcs", "3"], 2, "--epochs"),
+        (["train", "--method", "asterisk"], 2, "did you mean"),
+        (["train", "--data", "digits", "--method.scal", "3"], 2, "did you mean 'scale'"),
+        (["train", "--data", "digits", "--method.scale", "x"], 2, "must be a number"),
+        (["train", "--data", "digits", "--epochs", "0"], 2, "at least 1"),
+        (["train", "--data", "digit"], 1, "did you mean 'digits'"),
+        (["train", "--config", "none.json"], 1, "none.json"),
+        (["prototypes", "-c", "5"], 2, "--dim"),
+        (["prototypes", "-c", "1", "-d", "3"], 1, "at least 2"),
+        (["predict", "none", "x.png"], 1, "it is no run folder"),
+        (["evaluate", "none"], 1, "it is no run folder"),
+        (["info", "none"], 1, "no such file"),
+        (["assign", "a.npz", "b.npz"], 1, "a.npz: no such file"),
+        (["report"], 2, "no run came"),
+    ],
+)
 def test_what_goes_wrong_is_said(capsys, tmp_path, monkeypatch, arguments, code, message):
     monkeypatch.chdir(tmp_path)
     assert message in " ".join(run(capsys, *arguments, code=code).split())

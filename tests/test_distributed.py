@@ -18,7 +18,9 @@ def run(function, world, *arguments):
 
 def _start(rank, function, world, folder, *arguments):
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=world, store=dist.FileStore(os.path.join(folder, "store"), world))
+    dist.init_process_group(
+        "gloo", rank=rank, world_size=world, store=dist.FileStore(os.path.join(folder, "store"), world)
+    )
     function(rank, world, folder, *arguments)
     dist.barrier()
     dist.destroy_process_group()

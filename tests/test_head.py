@@ -98,8 +98,13 @@ def test_state_dict_goes_into_a_head_of_another_size(sizes):
     saved = PrototypeHead(make_prototypes(K, 12), num_classes=c, scale=4)
     shuffle(saved)
     model = Classifier(PrototypeHead(num_classes=5, dim=12))
-    model.load_state_dict({**{f"head.{k}": v for k, v in saved.state_dict().items()},
-                           "backbone.weight": torch.zeros(12, 6), "backbone.bias": torch.zeros(12)})  # fmt: skip
+    model.load_state_dict(
+        {
+            **{f"head.{k}": v for k, v in saved.state_dict().items()},
+            "backbone.weight": torch.zeros(12, 6),
+            "backbone.bias": torch.zeros(12),
+        }
+    )
     features = torch.randn(3, 12)
     assert torch.equal(model.head(features), saved(features))
     assert model.head.num_classes == c
@@ -215,20 +220,26 @@ def test_default_scale():
     assert PrototypeHead(num_classes=10, dim=9).scale.item() == pytest.approx(default_scale(10, 9))
 
 
-@pytest.mark.parametrize("call, message", [
-    (lambda: PrototypeHead(num_classes=1, dim=3), "num_classes came as 1, must be an integer of at least 2"),
-    (lambda: PrototypeHead(torch.eye(3), num_classes=1), "num_classes came as 1"),
-    (lambda: PrototypeHead(torch.eye(3), num_classes=4), "4 classes and 3 prototypes, 1 are missing"),
-    (lambda: PrototypeHead(num_classes=4), "dim=None came without prototypes"),
-    (lambda: PrototypeHead(torch.eye(3), dim=4), "prototypes has 3 dimensions, must have 4"),
-    (lambda: PrototypeHead(torch.eye(3) * 0.93), "row 0 of prototypes has norm 0.93, rows must be unit length: normalise with"),
-    (lambda: PrototypeHead(torch.eye(3) * torch.nan), "row 0 of prototypes holds NaN"),
-    (lambda: PrototypeHead(torch.eye(3), scale=0), "scale came as 0"),
-    (lambda: PrototypeHead(torch.eye(3))(torch.ones(2, 4)), r"must be \(B, 3\)"),
-    (lambda: PrototypeHead(torch.eye(3)).targets(torch.tensor([3])), r"labels run from 3 to 3, must lie in 0\.\.2"),
-    (lambda: PrototypeHead(torch.eye(3)).targets(torch.tensor([-1])), "labels run from -1"),
-    (lambda: PrototypeHead(torch.eye(3)).targets(torch.tensor([1.0])), "must be integers"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: PrototypeHead(num_classes=1, dim=3), "num_classes came as 1, must be an integer of at least 2"),
+        (lambda: PrototypeHead(torch.eye(3), num_classes=1), "num_classes came as 1"),
+        (lambda: PrototypeHead(torch.eye(3), num_classes=4), "4 classes and 3 prototypes, 1 are missing"),
+        (lambda: PrototypeHead(num_classes=4), "dim=None came without prototypes"),
+        (lambda: PrototypeHead(torch.eye(3), dim=4), "prototypes has 3 dimensions, must have 4"),
+        (
+            lambda: PrototypeHead(torch.eye(3) * 0.93),
+            "row 0 of prototypes has norm 0.93, rows must be unit length: normalise with",
+        ),
+        (lambda: PrototypeHead(torch.eye(3) * torch.nan), "row 0 of prototypes holds NaN"),
+        (lambda: PrototypeHead(torch.eye(3), scale=0), "scale came as 0"),
+        (lambda: PrototypeHead(torch.eye(3))(torch.ones(2, 4)), r"must be \(B, 3\)"),
+        (lambda: PrototypeHead(torch.eye(3)).targets(torch.tensor([3])), r"labels run from 3 to 3, must lie in 0\.\.2"),
+        (lambda: PrototypeHead(torch.eye(3)).targets(torch.tensor([-1])), "labels run from -1"),
+        (lambda: PrototypeHead(torch.eye(3)).targets(torch.tensor([1.0])), "must be integers"),
+    ],
+)
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()

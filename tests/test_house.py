@@ -19,7 +19,7 @@ CORE = {"torch", "numpy", "scipy", "safetensors"}
 TRAIN = {"lightning_fabric", "datasets", "PIL", "sklearn", "tyro", "rich", "tensorboard", "matplotlib", "pyarrow"}
 # A room, the rooms it may know, the packages it may import beside the standard library.
 DOORS = {
-    **{leaf: (LEAVES, CORE) for leaf in LEAVES},
+    **dict.fromkeys(LEAVES, (LEAVES, CORE)),
     "prototypes": (LEAVES, CORE),
     "assignment": (LEAVES, CORE),
     "losses": (LEAVES, CORE),
@@ -63,25 +63,41 @@ def test_doors_go_one_way(path):
 
 
 def test_core_modules_import_only_the_core_at_the_top():
-    code = ("import sys, torch, numpy; before = set(sys.modules); import asterism\n"
-            "print(' '.join({m.split('.')[0] for m in set(sys.modules) - before} - set(sys.stdlib_module_names)))")  # fmt: skip
+    code = (
+        "import sys, torch, numpy; before = set(sys.modules); import asterism\n"
+        "print(' '.join({m.split('.')[0] for m in set(sys.modules) - before} - set(sys.stdlib_module_names)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) <= {"asterism", *CORE}
 
 
 def test_nothing_happens_at_import():
     """No logging set-up, environment, generator, process group or thread count changes."""
-    code = ("import os, logging, torch\n"
-            "look = lambda: (dict(os.environ), logging.getLogger().handlers, logging.getLogger().level, torch.get_rng_state().tolist(),\n"
-            "                torch.get_num_threads(), torch.distributed.is_initialized(), torch.get_default_dtype())\n"
-            "before = look(); import asterism, asterism.head, asterism.methods; assert look() == before")  # fmt: skip
+    code = (
+        "import os, logging, torch\n"
+        "root = logging.getLogger()\n"
+        "look = lambda: (dict(os.environ), root.handlers, root.level, torch.get_rng_state().tolist(),\n"
+        "                torch.get_num_threads(), torch.distributed.is_initialized(), torch.get_default_dtype())\n"
+        "before = look(); import asterism, asterism.head, asterism.methods; assert look() == before"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_public_names():
     assert asterism.__all__ == sorted(asterism.__all__)
-    assert set(asterism.__all__) == {"Assignment", "ClassMeans", "Predictor", "PrototypeHead", "Prototypes", "TrainConfig", "ipm_loss",
-                                     "make_prototypes", "reassign", "solve_assignment", "train"}  # fmt: skip
+    assert set(asterism.__all__) == {
+        "Assignment",
+        "ClassMeans",
+        "Predictor",
+        "PrototypeHead",
+        "Prototypes",
+        "TrainConfig",
+        "ipm_loss",
+        "make_prototypes",
+        "reassign",
+        "solve_assignment",
+        "train",
+    }
     for name in asterism.__all__:
         thing = getattr(asterism, name)
         assert thing.__doc__, name

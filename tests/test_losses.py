@@ -75,11 +75,14 @@ def test_runs_in_float32_under_autocast():
     assert inside.item() == ipm_loss(features.float(), targets).item()
 
 
-@pytest.mark.parametrize("call, message", [
-    (lambda: ipm_loss(torch.ones(2, 3), torch.ones(3, 3)), "must both be"),
-    (lambda: ipm_loss(torch.ones(2, 3), torch.ones(2, 3), weight=torch.ones(3)), "one a sample"),
-    (lambda: ipm_loss(torch.ones(2, 3), torch.ones(2, 3), reduction="avg"), "'mean', 'sum' or 'none'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: ipm_loss(torch.ones(2, 3), torch.ones(3, 3)), "must both be"),
+        (lambda: ipm_loss(torch.ones(2, 3), torch.ones(2, 3), weight=torch.ones(3)), "one a sample"),
+        (lambda: ipm_loss(torch.ones(2, 3), torch.ones(2, 3), reduction="avg"), "'mean', 'sum' or 'none'"),
+    ],
+)
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -38,7 +38,9 @@ class Embedder(nn.Module):
         return self.norm(self.project(self.backbone(x).float()))
 
 
-def make_embedder(name: str, shape: tuple[int, ...], dim: int | None, *, width: int = 16, batch_norm: bool = True) -> Embedder:
+def make_embedder(
+    name: str, shape: tuple[int, ...], dim: int | None, *, width: int = 16, batch_norm: bool = True
+) -> Embedder:
     """A backbone for inputs of `shape`, (H, W, C) or (D,), with features of `dim` numbers; None: as the backbone gives them.
 
     >>> make_embedder("resnet8", (32, 32, 3), 10)(torch.randn(2, 3, 32, 32)).shape
@@ -55,7 +57,9 @@ def _backbone(name: str, shape: tuple[int, ...], width: int) -> nn.Module:
     if name == "mlp":
         return MLP(math.prod(shape), 16 * width)
     if len(shape) != 3:
-        raise ValueError(f"backbone {name} wants images, the data has features of {shape[0]} numbers: use --backbone mlp")
+        raise ValueError(
+            f"backbone {name} wants images, the data has features of {shape[0]} numbers: use --backbone mlp"
+        )
     base, *variants = name.split("-")
     return ResNet(RESNETS[base], width, shape[2], conv_shortcut="conv" in variants, group_norm="gn" in variants)
 
@@ -65,8 +69,10 @@ def _user_backbone(path: str) -> nn.Module:
     try:
         network = getattr(importlib.import_module(module), function)()
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"backbone {path!r} cannot be had ({error}): write module.path:function, importable from here, "
-                         "where function() returns an nn.Module") from error  # fmt: skip
+        raise ValueError(
+            f"backbone {path!r} cannot be had ({error}): write module.path:function, importable from here, "
+            "where function() returns an nn.Module"
+        ) from error
     if not isinstance(network, nn.Module):
         raise ValueError(f"backbone {path!r} returned {type(network).__name__}, must return an nn.Module")
     return network
@@ -81,14 +87,23 @@ def _feature_width(name: str, backbone: nn.Module, shape: tuple[int, ...]) -> in
     backbone.train(training)
     if not isinstance(features, Tensor) or features.ndim != 2:
         got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
-        raise ValueError(f"backbone {name!r} turned inputs of shape {tuple(trial.shape)} into {got}, must give features (B, width)")
+        raise ValueError(
+            f"backbone {name!r} turned inputs of shape {tuple(trial.shape)} into {got}, must give features (B, width)"
+        )
     return features.shape[1]
 
 
 class MLP(nn.Sequential):
     def __init__(self, inputs: int, hidden: int) -> None:
-        super().__init__(nn.Flatten(), nn.Linear(inputs, hidden), nn.BatchNorm1d(hidden), nn.ReLU(),
-                         nn.Linear(hidden, hidden), nn.BatchNorm1d(hidden), nn.ReLU())  # fmt: skip
+        super().__init__(
+            nn.Flatten(),
+            nn.Linear(inputs, hidden),
+            nn.BatchNorm1d(hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, hidden),
+            nn.BatchNorm1d(hidden),
+            nn.ReLU(),
+        )
 
 
 class Block(nn.Module):

@@ -27,29 +27,37 @@ def check_matrix(who: str, name: str, rows: Tensor, width: int | None = None) ->
     """A finite floating (n, width) tensor, or a ValueError that names the first offending row."""
     rows = torch.as_tensor(rows)
     if rows.ndim != 2 or not rows.is_floating_point():
-        raise ValueError(f"{who}: {name} came as {rows.dtype} of shape {tuple(rows.shape)}, "
-                         "must be a floating-point matrix, one vector a row")  # fmt: skip
+        raise ValueError(
+            f"{who}: {name} came as {rows.dtype} of shape {tuple(rows.shape)}, "
+            "must be a floating-point matrix, one vector a row"
+        )
     if width is not None and rows.shape[1] != width:
-        raise ValueError(f"{who}: {name} has {rows.shape[1]} dimensions, must have {width}: both sides live in one space")
+        raise ValueError(
+            f"{who}: {name} has {rows.shape[1]} dimensions, must have {width}: both sides live in one space"
+        )
     bad = (~rows.isfinite().all(dim=1)).nonzero()
     if len(bad):
-        raise ValueError(f"{who}: row {int(bad[0])} of {name} holds NaN or infinity ({len(bad)} such rows): "
-                         "look for a diverged network or a broken file")  # fmt: skip
+        raise ValueError(
+            f"{who}: row {int(bad[0])} of {name} holds NaN or infinity ({len(bad)} such rows): "
+            "look for a diverged network or a broken file"
+        )
     return rows
 
 
 def check_unit_rows(who: str, name: str, rows: Tensor, width: int | None = None, *, zeros: bool = False) -> Tensor:
     """A matrix of unit rows (with `zeros`, rows of zeros too), or a ValueError that names the first offending row."""
     rows = check_matrix(who, name, rows, width)
-    norms = torch.linalg.vector_norm(rows.double(), dim=1)
+    norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
     fine = (norms - 1).abs() <= UNIT_TOLERANCE
     if zeros:
         fine |= norms == 0
     bad = (~fine).nonzero()
     if len(bad):
         i = int(bad[0])
-        raise ValueError(f"{who}: row {i} of {name} has norm {norms[i].item():.6g}, rows must be unit length"
-                         f"{' or all zeros' if zeros else ''}: normalise with F.normalize({name}, dim=1)")  # fmt: skip
+        raise ValueError(
+            f"{who}: row {i} of {name} has norm {norms[i].item():.6g}, rows must be unit length"
+            f"{' or all zeros' if zeros else ''}: normalise with F.normalize({name}, dim=1)"
+        )
     return rows
 
 
@@ -57,12 +65,22 @@ def check_labels(who: str, labels: Tensor, num_classes: int, batch: int | None =
     """Integer labels (B,) in 0..num_classes-1. Values are looked at on a CPU only: on a GPU that would make it wait,
     and torch's own index assertion speaks there."""
     if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise ValueError(f"{who}: labels came as {labels.dtype} of shape {tuple(labels.shape)}, "
-                         "must be integers of shape (B,): one label a feature, as labels.long()")  # fmt: skip
+        raise ValueError(
+            f"{who}: labels came as {labels.dtype} of shape {tuple(labels.shape)}, "
+            "must be integers of shape (B,): one label a feature, as labels.long()"
+        )
     if batch is not None and len(labels) != batch:
         raise ValueError(f"{who}: {len(labels)} labels came with {batch} features, must be one label a feature")
     if labels.device.type == "cpu" and not torch.compiler.is_compiling() and len(labels):
         low, high = labels.min().item(), labels.max().item()
         if low < 0 or high >= num_classes:
-            raise ValueError(f"{who}: labels run from {low} to {high}, must lie in 0..{num_classes - 1}: "
-                             "check num_classes, or map your labels to 0..c-1")  # fmt: skip
+            raise ValueError(
+                f"{who}: labels run from {low} to {high}, must lie in 0..{num_classes - 1}: "
+                "check num_classes, or map your labels to 0..c-1"
+            )
+
+
+def check_simplex_fits(num_classes: int, dim: int) -> None:
+    """An equiangular tight frame of c class directions is a simplex, which exists from c - 1 dimensions on."""
+    if dim < num_classes - 1:
+        raise ValueError(f"a simplex of {num_classes} classes needs {num_classes - 1} dimensions, came {dim}")

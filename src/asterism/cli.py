@@ -5,6 +5,7 @@ A command is a function below: its parameters are its flags, its docstring is it
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from collections.abc import Callable
@@ -25,14 +26,14 @@ class UsageError(ValueError):
     """What was typed makes no sense, whatever the files hold."""
 
 
-def demo(run_dir: Path = Path("runs/demo"), quiet: bool = False) -> None:
+def demo(run_dir: Path = Path("runs/demo"), quiet: bool = False) -> int:
     """Compare five heads on generated data, in a few minutes: a table here, and a page in runs/demo/index.html.
 
     asterism demo
     """
     from asterism.demo import run_demo
 
-    run_demo(run_dir, quiet)
+    return 0 if run_demo(run_dir, quiet) else 1
 
 
 def evaluate(
@@ -53,23 +54,45 @@ def evaluate(
     console = Console(quiet=json)
     checkpoint = Checkpoint.load(checkpoint_path(run, best))
     config = checkpoint.config
-    data = load_data(config.data, root=config.data_root, num_classes=config.num_classes, image_size=config.image_size,
-                     label_column=config.label_column, validation=config.validation, seed=config.seed,
-                     skip_broken=config.skip_broken, progress=console.update)  # fmt: skip
+    data = load_data(
+        config.data,
+        root=config.data_root,
+        num_classes=config.num_classes,
+        image_size=config.image_size,
+        label_column=config.label_column,
+        validation=config.validation,
+        seed=config.seed,
+        skip_broken=config.skip_broken,
+        progress=console.update,
+    )
     if data.names != checkpoint.info.names:
-        raise ValueError(f"{config.data} has other classes than the run {run} was trained on: evaluate it on the same data")
+        raise ValueError(
+            f"{config.data} has other classes than the run {run} was trained on: evaluate it on the same data"
+        )
     part = {"test": data.test, "val": data.val, "train": data.train}[split]
-    batches = Batches(part, checkpoint.info.mean, checkpoint.info.deviation, torch.device("cpu"), Augment(), config.seed)
+    batches = Batches(
+        part, checkpoint.info.mean, checkpoint.info.deviation, torch.device("cpu"), Augment(), config.seed
+    )
     scores = score(checkpoint.model(), batches, console)
     console.clear()
-    found = {"accuracy": scores.accuracy, "loss": scores.loss, "count": scores.count, "split": split, "epoch": checkpoint.progress.epoch,
-             "run": str(run)}  # fmt: skip
+    found = {
+        "accuracy": scores.accuracy,
+        "loss": scores.loss,
+        "count": scores.count,
+        "split": split,
+        "epoch": checkpoint.progress.epoch,
+        "run": str(run),
+    }
     print(
-        dumps(found) if json else f"{split} accuracy {scores.accuracy:.2%} on {scores.count} inputs, after {found['epoch']} epochs"
+        dumps(found)
+        if json
+        else f"{split} accuracy {scores.accuracy:.2%} on {scores.count} inputs, after {found['epoch']} epochs"
     )
 
 
-def predict(run: Positional[Path], images: Positional[tuple[Path, ...]], best: bool = False, json: bool = False) -> None:
+def predict(
+    run: Positional[Path], images: Positional[tuple[Path, ...]], best: bool = False, json: bool = False
+) -> None:
     """Name what is on images: label, probability, cosine, and the classes that come next.
 
     asterism predict runs/cats-asterism-seed0 photo1.jpg photo2.png
@@ -80,9 +103,21 @@ def predict(run: Positional[Path], images: Positional[tuple[Path, ...]], best: b
         raise UsageError("predict: no image came: asterism predict RUN IMAGE...")
     found = Predictor.load(run, best=best).predict([str(image) for image in images])
     if json:
-        print(dumps([{"image": str(image), "label": label, "index": int(i), "cosine": float(found.cosines[k, i]),
-                      "probability": float(found.probabilities[k, i]), "next": dict(found.nearest[k])}
-                     for k, (image, label, i) in enumerate(zip(images, found.labels, found.indices, strict=True))]))  # fmt: skip
+        print(
+            dumps(
+                [
+                    {
+                        "image": str(image),
+                        "label": label,
+                        "index": int(i),
+                        "cosine": float(found.cosines[k, i]),
+                        "probability": float(found.probabilities[k, i]),
+                        "next": dict(found.nearest[k]),
+                    }
+                    for k, (image, label, i) in enumerate(zip(images, found.labels, found.indices, strict=True))
+                ]
+            )
+        )
         return
     for image, line in zip(images, str(found).splitlines(), strict=True):
         print(f"{image}  {line}")
@@ -112,21 +147,25 @@ def prototypes(
     stars = make_prototypes(num_classes, dim, kind=kind, seed=seed, seconds=seconds, subset=subset, progress=not json)
     if output is not None:
         stars.save(output)
-    if plot is not None:
-        file = plot[0] if plot else Path(f"prototypes-{num_classes}x{dim}.png")
-        prototypes_figure(stars).savefig(file)
+    picture = None if plot is None else plot[0] if plot else Path(f"prototypes-{num_classes}x{dim}.png")
+    if picture is not None:
+        prototypes_figure(stars).savefig(picture)
     if json:
         print(dumps(receipt(stars)))
         return
     print(stars)
     print(histogram_text(stars))
-    for file in (output, *([file] if plot is not None else [])):
+    for file in (output, picture):
         if file is not None:
             print(f"written: {file}")
 
 
-def assign(means: Positional[Path], stars: Positional[Path], output: Annotated[Path | None, arg(aliases=["-o"])] = None,
-           json: bool = False) -> None:  # fmt: skip
+def assign(
+    means: Positional[Path],
+    stars: Positional[Path],
+    output: Annotated[Path | None, arg(aliases=["-o"])] = None,
+    json: bool = False,
+) -> None:
     """Match class means to prototypes, exactly. Both are matrices, a unit vector a row, in npz, safetensors or Parquet.
 
     --output keeps the order (the star of each class) in the format its suffix names.
@@ -140,8 +179,18 @@ def assign(means: Positional[Path], stars: Positional[Path], output: Annotated[P
     if output is not None:
         write_vector(output, "order", found.order)
     if json:
-        print(dumps({"order": found.order.tolist(), "score": found.score, "bound": found.bound, "gap": found.gap,
-                     "certified": found.certified, "seconds": found.seconds}))  # fmt: skip
+        print(
+            dumps(
+                {
+                    "order": found.order.tolist(),
+                    "score": found.score,
+                    "bound": found.bound,
+                    "gap": found.gap,
+                    "certified": found.certified,
+                    "seconds": found.seconds,
+                }
+            )
+        )
         return
     print(found)
     print(f"written: {output}" if output is not None else " ".join(str(j) for j in found.order.tolist()))
@@ -171,7 +220,12 @@ def report(runs: Positional[tuple[Path, ...]], output: Annotated[Path | None, ar
         raise UsageError("report: no run came: asterism report RUN...")
     output = output or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
     spheres = [run for run in runs if read_run(run).config.get("dim") == 3]
-    write_page(list(runs), output, title="asterism: " + ", ".join(run.name for run in runs), sphere=spheres[0] if spheres else None)
+    write_page(
+        list(runs),
+        output,
+        title="asterism: " + ", ".join(run.name for run in runs),
+        sphere=spheres[0] if spheres else None,
+    )
     print(f"written: {output}")
 
 
@@ -204,8 +258,13 @@ def train(arguments: list[str]) -> int:
                 options[name.removeprefix("--method.").replace("-", "_")] = value
         else:
             rest.append(word)
-    visible = Annotated[TrainConfig, tyro.conf.configure(tyro.conf.FlagConversionOff)] if False else TrainConfig
-    config = tyro.cli(visible, prog="asterism train", description=train.__doc__, args=rest, default=default)
+    config = tyro.cli(
+        TrainConfig,
+        prog="asterism train",
+        description=inspect.cleandoc(train.__doc__ or ""),
+        args=rest,
+        default=default,
+    )
     config = with_options(config, default, options)
     result = run(config, quiet=quiet or as_json)
     if as_json:
@@ -253,9 +312,19 @@ def _value(flag: str, text: str, kind: str) -> Any:
 
 
 def receipt(stars: Any) -> dict[str, Any]:
-    return {"num_prototypes": len(stars), "dim": stars.points.shape[1], "construction": stars.construction, "seed": stars.seed,
-            "max_cosine": stars.max_cosine, "evidence": stars.evidence, "bound": stars.bound, "bound_source": stars.bound_source,
-            "gap": stars.gap, "optimal": stars.optimal, "checksum": stars.checksum}  # fmt: skip
+    return {
+        "num_prototypes": len(stars),
+        "dim": stars.points.shape[1],
+        "construction": stars.construction,
+        "seed": stars.seed,
+        "max_cosine": stars.max_cosine,
+        "evidence": stars.evidence,
+        "bound": stars.bound,
+        "bound_source": stars.bound_source,
+        "gap": stars.gap,
+        "optimal": stars.optimal,
+        "checksum": stars.checksum,
+    }
 
 
 def describe_path(path: Path) -> dict[str, Any]:
@@ -265,35 +334,64 @@ def describe_path(path: Path) -> dict[str, Any]:
 
     if path.is_dir():
         if not (path / "config.json").exists():
-            raise ValueError(f"{path} is no run folder: it has no config.json; give a run, a checkpoint or a file of prototypes")
+            raise ValueError(
+                f"{path} is no run folder: it has no config.json; give a run, a checkpoint or a file of prototypes"
+            )
         load = lambda name: json.loads((path / name).read_text()) if (path / name).exists() else {}  # noqa: E731
         config, run, result = load("config.json"), load("run.json"), load("result.json")
-        return {"run": str(path), "data": config["data"], "method": config["method"], "backbone": config["backbone"], "dim": config["dim"],
-                "classes": len(run["data"]["names"]), "epochs": config["epochs"], "accuracy": result.get("accuracy", "not finished"),
-                "checkpoints": sorted(f.name for f in path.glob("*.safetensors")), "commit": run.get("commit"),
-                "versions": run.get("versions")}  # fmt: skip
-    tensors, header = files.read_tensors(path)
+        return {
+            "run": str(path),
+            "data": config["data"],
+            "method": config["method"],
+            "backbone": config["backbone"],
+            "dim": config["dim"],
+            "classes": len(run["data"]["names"]),
+            "epochs": config["epochs"],
+            "accuracy": result.get("accuracy", "not finished"),
+            "checkpoints": sorted(f.name for f in path.glob("*.safetensors")),
+            "commit": run.get("commit"),
+            "versions": run.get("versions"),
+        }
+    tensors, _ = files.read_tensors(path)
     if "points" in tensors:
         return {"prototypes": str(path), **receipt(Prototypes.load(path))}
     checkpoint = Checkpoint.load(path)
-    return {"checkpoint": str(path), "epoch": checkpoint.progress.epoch, "step": checkpoint.progress.step,
-            "method": checkpoint.config.method, "backbone": checkpoint.config.backbone, "classes": checkpoint.info.num_classes,
-            "temperature": checkpoint.progress.temperature, "tensors": len(tensors),
-            "numbers": sum(t.numel() for t in tensors.values())}  # fmt: skip
+    return {
+        "checkpoint": str(path),
+        "epoch": checkpoint.progress.epoch,
+        "step": checkpoint.progress.step,
+        "method": checkpoint.config.method,
+        "backbone": checkpoint.config.backbone,
+        "classes": checkpoint.info.num_classes,
+        "temperature": checkpoint.progress.temperature,
+        "tensors": len(tensors),
+        "numbers": sum(t.numel() for t in tensors.values()),
+    }
 
 
 def dumps(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-COMMANDS: dict[str, Callable[..., Any]] = {"demo": demo, "train": train, "evaluate": evaluate, "predict": predict,
-                                           "prototypes": prototypes, "assign": assign, "info": info, "report": report}  # fmt: skip
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "demo": demo,
+    "train": train,
+    "evaluate": evaluate,
+    "predict": predict,
+    "prototypes": prototypes,
+    "assign": assign,
+    "info": info,
+    "report": report,
+}
 
 
 def usage() -> str:
     lines = [f"  {name:12} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
-    return ("asterism: fixed stars, moving labels\n\nusage: asterism COMMAND ...   (asterism COMMAND --help tells more)\n\n"
-            + "\n".join(lines) + "\n\nexample: asterism train --data digits --backbone mlp --epochs 5\n")  # fmt: skip
+    return (
+        "asterism: fixed stars, moving labels\n\nusage: asterism COMMAND ...   (asterism COMMAND --help tells more)\n\n"
+        + "\n".join(lines)
+        + "\n\nexample: asterism train --data digits --backbone mlp --epochs 5\n"
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -312,8 +410,13 @@ def main(arguments: list[str] | None = None) -> int:
             raise UsageError(str(unknown("command", name, COMMANDS)))
         if name == "train":
             return train(rest)
-        tyro.cli(COMMANDS[name], prog=f"asterism {name}", description=COMMANDS[name].__doc__, args=rest)
-        return 0
+        done = tyro.cli(
+            COMMANDS[name],
+            prog=f"asterism {name}",
+            description=inspect.cleandoc(COMMANDS[name].__doc__ or ""),
+            args=rest,
+        )
+        return done or 0
     except UsageError as error:
         print(f"asterism {name}: {error}", file=sys.stderr)
         return 2

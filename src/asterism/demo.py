@@ -11,68 +11,101 @@ import time
 from pathlib import Path
 from typing import Any
 
+from asterism.checks import check_simplex_fits
 from asterism.console import Console
 from asterism.data import load_data
 from asterism.runs import TrainConfig
 from asterism.training.loop import Result, train
 
-CLASSES, DIM, EPOCHS = 200, 16, 4
-NAMES = {"psc-linear": "linear softmax", "psc-scaled": "scaled cosine softmax", "etf": "ETF", "dl2pa": "the paper's method",
-         "asterism": "asterism (ours)"}  # fmt: skip
+CLASSES, DIM = 200, 16
+BUDGET: dict[str, Any] = {"backbone": "resnet8", "width": 16, "epochs": 8, "batch_size": 64, "reassign_every": "20ba"}
+NAMES = {
+    "psc-linear": "linear softmax",
+    "psc-scaled": "scaled cosine softmax",
+    "etf": "ETF",
+    "dl2pa": "the paper's method",
+    "asterism": "asterism (ours)",
+}
 
 
-def run_demo(folder: Path, quiet: bool = False) -> None:
+def run_demo(folder: Path, quiet: bool = False) -> bool:
+    """False if it was interrupted."""
     from asterism.report.page import write_page
 
-    if folder.exists():
-        if not all(child.name in {*NAMES, "sphere", "index.html"} for child in folder.iterdir()):
-            raise ValueError(f"{folder} holds something else than an earlier demo: give another --run-dir")
-        shutil.rmtree(folder)
+    _clear(folder)
     began = time.monotonic()
     console = Console(quiet)
     data = load_data("glyphs", num_classes=CLASSES, progress=console.update)
-    console.line(f"{CLASSES} classes of glyphs, {len(data.train)} training images, {DIM} dimensions, {EPOCHS} epochs each")
-    done: dict[str, Result | str] = {}
-    for method in NAMES:
-        console.line(f"\n{NAMES[method]}")
-        config = TrainConfig(data="glyphs", num_classes=CLASSES, method=method, dim=DIM, epochs=EPOCHS, width=WIDTH,
-                             run_dir=str(folder / method))  # fmt: skip
-        try:
-            done[method] = train(config, data=data, quiet=quiet)
-        except ValueError as error:
-            if method != "etf":
-                raise
-            done[method] = str(error).split(":")[1].strip()
-            console.line(f"cannot exist: {done[method]}")
-            shutil.rmtree(folder / method)
-        if isinstance(done[method], Result) and done[method].interrupted:
-            return
+    console.line(
+        f"{CLASSES} classes of glyphs, {len(data.train)} training images, {DIM} dimensions, {BUDGET['epochs']} epochs each"
+    )
+    results: dict[str, Result] = {}
+    note = ""
+    for method, name in NAMES.items():
+        console.line(f"\n{name}")
+        if method == "etf":
+            try:
+                check_simplex_fits(CLASSES, DIM)
+            except ValueError as error:
+                note = f"cannot exist: {error}"
+                console.line(note)
+                continue
+        config = TrainConfig(
+            data="glyphs", num_classes=CLASSES, dim=DIM, method=method, run_dir=str(folder / method), **BUDGET
+        )
+        results[method] = train(config, data=data, quiet=quiet)
+        if results[method].interrupted:
+            return False
     console.line("\na small run on the sphere")
-    small = TrainConfig(data="glyphs", num_classes=20, dim=3, epochs=6, width=8, reassign_every="5ba", run_dir=str(folder / "sphere"))
-    train(small, quiet=quiet)
-    runs = [folder / method for method, result in done.items() if isinstance(result, Result)]
-    notes = [{"method": "etf", "note": f"cannot exist: {done['etf']}"}] if isinstance(done["etf"], str) else []
+    sphere = TrainConfig(
+        data="glyphs", num_classes=20, dim=3, width=8, epochs=5, reassign_every="5ba", run_dir=str(folder / "sphere")
+    )
+    if train(sphere, quiet=quiet).interrupted:
+        return False
     title = f"asterism: {CLASSES} classes in {DIM} dimensions"
-    write_page(runs, folder / "index.html", title=title, rows=notes, sphere=folder / "sphere")
+    notes = [{"method": "etf", "note": note}] if note else []
+    write_page([folder / m for m in results], folder / "index.html", title=title, rows=notes, sphere=folder / "sphere")
     console.clear()
-    _print_table(folder, done)
+    _print_table(folder, results, note)
     print(f"\n{time.monotonic() - began:.0f} s. The page: {folder / 'index.html'}")
+    return True
 
 
-def _print_table(folder: Path, done: dict[str, Result | str]) -> None:
+def _clear(folder: Path) -> None:
+    """Takes the place of an earlier demo, and of nothing else."""
+    if folder.exists():
+        strange = [child.name for child in folder.iterdir() if child.name not in {*NAMES, "sphere", "index.html"}]
+        if strange:
+            raise ValueError(f"{folder} holds {strange[0]}, which no demo wrote: give another --run-dir")
+        shutil.rmtree(folder)
+
+
+def _print_table(folder: Path, results: dict[str, Result], note: str) -> None:
     from rich.console import Console as Terminal
     from rich.table import Table
 
     from asterism.report.page import read_run
 
     table = Table(title=f"{CLASSES} classes of glyphs in {DIM} dimensions: same backbone, budget and seed")
-    for name in ("head", "accuracy", "trainable\nparameters", "seconds\na step", "labels moved at\neach re-assignment"):
-        table.add_column(name, justify="left" if name in ("head", "labels moved at\neach re-assignment") else "right")
-    for method, result in done.items():
-        if isinstance(result, str):
-            table.add_row(NAMES[method], "-", "-", "-", f"cannot exist: {result}")
+    for name in (
+        "head",
+        "accuracy",
+        "trainable\nparameters",
+        "µs a step\nof the head",
+        "labels moved at each re-assignment",
+    ):
+        table.add_column(name, justify="left" if name == "head" or name.startswith("labels") else "right")
+    for method, name in NAMES.items():
+        if method not in results:
+            table.add_row(name, "-", "-", "-", note)
             continue
-        moved: list[Any] = [row["moved"] for row in read_run(folder / method).metrics if row.get("moved") is not None]
-        table.add_row(NAMES[method], f"{result.accuracy:.1%}", f"{result.head_parameters:,}", f"{result.head_seconds:.5f}",
-                      " ".join(f"{m:.0f}" for m in moved) or "none: its map is learned")  # fmt: skip
+        result, moved = results[method], read_run(folder / method).moved
+        shown = " ".join(str(m) for m in moved[:12]) + (" ..." if len(moved) > 12 else "")
+        table.add_row(
+            name,
+            f"{result.accuracy:.1%}",
+            f"{result.head_parameters:,}",
+            f"{1e6 * result.head_seconds:.0f}",
+            f"{shown}, {sum(moved)} in all" if moved else "-",
+        )
     Terminal().print(table)

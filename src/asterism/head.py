@@ -40,8 +40,10 @@ def default_scale(num_classes: int, dim: int) -> float:
 
 def _check_num_classes(num_classes: int) -> None:
     if not isinstance(num_classes, int) or isinstance(num_classes, bool) or num_classes < 2:
-        raise ValueError(f"PrototypeHead: num_classes came as {num_classes!r}, must be an integer of at least 2: "
-                         "with one class there is nothing to tell apart")  # fmt: skip
+        raise ValueError(
+            f"PrototypeHead: num_classes came as {num_classes!r}, must be an integer of at least 2: "
+            "with one class there is nothing to tell apart"
+        )
 
 
 class PrototypeHead(nn.Module):
@@ -63,13 +65,22 @@ class PrototypeHead(nn.Module):
     scale: Tensor
     frame: Tensor
 
-    def __init__(self, prototypes: Prototypes | Tensor | None = None, *, num_classes: int | None = None, dim: int | None = None,
-                 scale: float | None = None, seed: int = 0) -> None:  # fmt: skip
+    def __init__(
+        self,
+        prototypes: Prototypes | Tensor | None = None,
+        *,
+        num_classes: int | None = None,
+        dim: int | None = None,
+        scale: float | None = None,
+        seed: int = 0,
+    ) -> None:
         super().__init__()
         if prototypes is None:
             if num_classes is None or dim is None:
-                raise ValueError(f"PrototypeHead: num_classes={num_classes} and dim={dim} came without prototypes, "
-                                 "must be both given, or prototypes")  # fmt: skip
+                raise ValueError(
+                    f"PrototypeHead: num_classes={num_classes} and dim={dim} came without prototypes, "
+                    "must be both given, or prototypes"
+                )
             _check_num_classes(num_classes)
             prototypes = make_prototypes(num_classes, dim, seed=seed)
         stars = prototypes.points if isinstance(prototypes, Prototypes) else prototypes
@@ -78,13 +89,17 @@ class PrototypeHead(nn.Module):
         c = K if num_classes is None else num_classes
         _check_num_classes(c)
         if c > K:
-            raise ValueError(f"PrototypeHead: {c} classes and {K} prototypes, {c - K} are missing: make_prototypes({c}, {d})")
+            raise ValueError(
+                f"PrototypeHead: {c} classes and {K} prototypes, {c - K} are missing: make_prototypes({c}, {d})"
+            )
         if scale is not None and not (scale > 0 and math.isfinite(scale)):
             raise ValueError(f"PrototypeHead: scale came as {scale!r}, must be positive and finite")
         order = torch.randperm(K, generator=torch.Generator().manual_seed(seed))[:c]
-        self.register_buffer("stars", unit(stars.double()).float())
+        self.register_buffer("stars", unit(stars).float())
         self.register_buffer("assignment", order.to(stars.device))
-        self.register_buffer("scale", torch.tensor(default_scale(c, d) if scale is None else float(scale), device=stars.device))
+        self.register_buffer(
+            "scale", torch.tensor(default_scale(c, d) if scale is None else float(scale), device=stars.device)
+        )
         self.register_buffer("frame", torch.eye(d, device=stars.device))
         self._turned = False  # whether frame is anything but the identity: asking the buffer would make a GPU wait
 
@@ -120,7 +135,7 @@ class PrototypeHead(nn.Module):
     def targets(self, labels: Tensor) -> Tensor:
         """(B,) labels -> (B, d) their stars. Touches B rows, whatever c is."""
         check_labels("PrototypeHead.targets", labels, self.num_classes)
-        rows = self.stars[self.assignment[labels.long()]]
+        rows = self.stars.index_select(0, self.assignment.index_select(0, labels.long()))
         if not self._turned:
             return rows
         with full_precision(rows):
@@ -135,34 +150,46 @@ class PrototypeHead(nn.Module):
         (7, 1)
         """
         if not 1 <= n <= self.num_free:
-            raise ValueError(f"PrototypeHead.add_classes: n={n}, must be 1..{self.num_free} ({self.num_free} of {len(self.stars)} "
-                             "stars are free): build the head with more prototypes than classes")  # fmt: skip
+            raise ValueError(
+                f"PrototypeHead.add_classes: n={n}, must be 1..{self.num_free} ({self.num_free} of {len(self.stars)} "
+                "stars are free): build the head with more prototypes than classes"
+            )
         taken = torch.zeros(len(self.stars), dtype=torch.bool, device=self.stars.device)
         taken[self.assignment] = True
         self.assignment = torch.cat([self.assignment, (~taken).nonzero()[:n, 0]])
 
     def extra_repr(self) -> str:
-        return f"num_classes={self.num_classes}, dim={self.dim}, num_free={self.num_free}, scale={self.scale.item():.3g}"
+        return (
+            f"num_classes={self.num_classes}, dim={self.dim}, num_free={self.num_free}, scale={self.scale.item():.3g}"
+        )
 
     @staticmethod
     def exclude_from_ddp(model: nn.Module) -> None:
         """Tells DistributedDataParallel, before it wraps `model`, to leave the buffers of all heads in it alone: they are equal on
         all ranks at all times, and (K, d) stars at every step would be a heavy load on the wire."""
-        names = [f"{path}.{name}" if path else name for path, module in model.named_modules()
-                 if isinstance(module, PrototypeHead) for name, _ in module.named_buffers()]  # fmt: skip
+        names = [
+            f"{path}.{name}" if path else name
+            for path, module in model.named_modules()
+            if isinstance(module, PrototypeHead)
+            for name, _ in module.named_buffers()
+        ]
         before = getattr(model, "_ddp_params_and_buffers_to_ignore", [])
         nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, [*before, *names])
 
     def _check_width(self, features: Tensor) -> None:
         if features.ndim != 2 or features.shape[1] != self.dim:
-            raise ValueError(f"PrototypeHead: features came with shape {tuple(features.shape)}, must be (B, {self.dim})")
+            raise ValueError(
+                f"PrototypeHead: features came with shape {tuple(features.shape)}, must be (B, {self.dim})"
+            )
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         """Takes the saved sizes, and refuses a map that is none, before anything changes."""
         saved = {name: state_dict.get(prefix + name) for name in ("stars", "assignment", "frame")}
         if saved["stars"] is not None and saved["assignment"] is not None:
             check_unit_rows("PrototypeHead.load_state_dict", "stars", saved["stars"])
-            check_map("PrototypeHead.load_state_dict", saved["assignment"], len(saved["assignment"]), len(saved["stars"]))
+            check_map(
+                "PrototypeHead.load_state_dict", saved["assignment"], len(saved["assignment"]), len(saved["stars"])
+            )
             for name, value in saved.items():
                 if value is not None and value.shape != getattr(self, name).shape:
                     setattr(self, name, torch.zeros_like(value, device=self.stars.device))
@@ -170,7 +197,9 @@ class PrototypeHead(nn.Module):
         self._turned = not torch.equal(self.frame, torch.eye(self.dim, device=self.frame.device))
 
 
-def reassign(head: PrototypeHead, means: ClassMeans, *, warm: Assignment | None = None, keep: Tensor | None = None) -> Assignment:
+def reassign(
+    head: PrototypeHead, means: ClassMeans, *, warm: Assignment | None = None, keep: Tensor | None = None
+) -> Assignment:
     """Moves the labels of `head` to where the class means want them. Collective: the means are reduced over all ranks, rank 0
     solves, all ranks get the same map. The only place that changes a head.
 
@@ -182,8 +211,10 @@ def reassign(head: PrototypeHead, means: ClassMeans, *, warm: Assignment | None 
     tensor([0, 1, 2])
     """
     if (means.num_classes, means.dim) != (head.num_classes, head.dim):
-        raise ValueError(f"reassign: means of {means.num_classes} classes in {means.dim} dimensions and a head of {head.num_classes} "
-                         f"in {head.dim} came, must agree")  # fmt: skip
+        raise ValueError(
+            f"reassign: means of {means.num_classes} classes in {means.dim} dimensions and a head of {head.num_classes} "
+            f"in {head.dim} came, must agree"
+        )
     directions = means.compute()
     if head._turned:
         directions = directions @ head.frame.double().to(directions.device)  # into the catalogue's own axes

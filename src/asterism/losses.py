@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from asterism.sphere import full_precision, unit
+from asterism.sphere import cosine
 
 
 def ipm_loss(features: Tensor, targets: Tensor, *, weight: Tensor | None = None, reduction: str = "mean") -> Tensor:
@@ -24,13 +24,16 @@ def ipm_loss(features: Tensor, targets: Tensor, *, weight: Tensor | None = None,
     tensor(0.5000)
     """
     if features.shape != targets.shape or features.ndim != 2:
-        raise ValueError(f"ipm_loss: features of shape {tuple(features.shape)} and targets of shape {tuple(targets.shape)} came, "
-                         "must both be (B, d): targets = head.targets(labels)")  # fmt: skip
-    with full_precision(features):
-        loss = 0.5 * ((unit(features) * targets).sum(dim=1) - 1).square()  # (B,)
+        raise ValueError(
+            f"ipm_loss: features of shape {tuple(features.shape)} and targets of shape {tuple(targets.shape)} came, "
+            "must both be (B, d): targets = head.targets(labels)"
+        )
+    loss = 0.5 * (cosine(features, targets) - 1).square()  # (B,)
     if weight is not None:
         if weight.shape != loss.shape:
-            raise ValueError(f"ipm_loss: weight came with shape {tuple(weight.shape)}, must be {tuple(loss.shape)}: one a sample")
+            raise ValueError(
+                f"ipm_loss: weight came with shape {tuple(weight.shape)}, must be {tuple(loss.shape)}: one a sample"
+            )
         loss = loss * weight
     if reduction == "mean":
         return loss.mean()

@@ -122,12 +122,19 @@ def _check(config: TrainConfig) -> None:
     need(0 <= config.erasing <= 1, "erasing", "a probability")
     for name in ("mixup", "cutmix", "weight_decay", "momentum", "warmup"):
         need(getattr(config, name) >= 0, name, "at least 0")
-    for name, options in (("optimizer", ("sgd", "adamw")), ("schedule", ("one-cycle", "cosine", "steps", "constant")),
-                          ("precision", ("auto", "32", "bf16"))):  # fmt: skip
+    for name, options in (
+        ("optimizer", ("sgd", "adamw")),
+        ("schedule", ("one-cycle", "cosine", "steps", "constant")),
+        ("precision", ("auto", "32", "bf16")),
+    ):
         if getattr(config, name) not in options:
             raise unknown(name, getattr(config, name), options)
     number, unit = config.reassign_every[:-2], config.reassign_every[-2:]
-    need(number.isdecimal() and int(number) >= 1 and unit in ("ep", "ba"), "reassign_every", "epochs or batches, as 1ep or 500ba")
+    need(
+        number.isdecimal() and int(number) >= 1 and unit in ("ep", "ba"),
+        "reassign_every",
+        "epochs or batches, as 1ep or 500ba",
+    )
 
 
 def resolved(config: TrainConfig, info: DataInfo, crop: int, flip: bool, bf16: bool) -> TrainConfig:
@@ -174,7 +181,12 @@ class Model(nn.Module):
                 config.backbone, info.shape, config.dim, width=config.width, batch_norm=bool(config.batch_norm)
             )
             self.method = make_method(
-                config.method, info.num_classes, self.embedder.dim, config.method_options, seed=config.seed, prototypes=prototypes
+                config.method,
+                info.num_classes,
+                self.embedder.dim,
+                config.method_options,
+                seed=config.seed,
+                prototypes=prototypes,
             )
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -193,8 +205,9 @@ class Progress:
     seconds: float = 0.0  # of training, over all sessions
 
 
-def save_checkpoint(path: Path, model: Model, optimizer: torch.optim.Optimizer, progress: Progress, config: TrainConfig,
-                    info: DataInfo) -> None:  # fmt: skip
+def save_checkpoint(
+    path: Path, model: Model, optimizer: torch.optim.Optimizer, progress: Progress, config: TrainConfig, info: DataInfo
+) -> None:
     tensors = {f"model.{k}": v for k, v in model.state_dict().items()}
     if model.method.means is not None:
         tensors |= {f"means.{k}": v for k, v in model.method.means.state_dict().items()}
@@ -225,7 +238,9 @@ class Checkpoint:
             raise ValueError(f"{path} holds no checkpoint of a run: is it a set of prototypes?")
         info = header["data"]
         info = DataInfo(tuple(info["shape"]), info["names"], info["mean"], info["deviation"])
-        return cls(tensors, Progress(**header["progress"]), TrainConfig.from_dict(header["config"]), info, header["optimizer"])
+        return cls(
+            tensors, Progress(**header["progress"]), TrainConfig.from_dict(header["config"]), info, header["optimizer"]
+        )
 
     def part(self, name: str) -> dict[str, Tensor]:
         return {k[len(name) + 1 :]: v for k, v in self.tensors.items() if k.startswith(name + ".")}
@@ -241,8 +256,10 @@ class Checkpoint:
         for name, value in current.items():
             if name not in state or state[name].shape != value.shape:
                 came = tuple(state[name].shape) if name in state else "missing"
-                raise ValueError(f"checkpoint: {name} is {came}, the model has {tuple(value.shape)}: it was saved by another "
-                                 "configuration; resume with the config.json beside it")  # fmt: skip
+                raise ValueError(
+                    f"checkpoint: {name} is {came}, the model has {tuple(value.shape)}: it was saved by another "
+                    "configuration; resume with the config.json beside it"
+                )
         model.load_state_dict(state)
         if model.method.means is not None:
             model.method.means.load_state_dict(self.part("means"))
@@ -262,8 +279,14 @@ def checkpoint_path(run: str | Path, best: bool = False) -> Path:
         return run
     path = run / ("best.safetensors" if best else "last.safetensors")
     if not path.exists():
-        raise FileNotFoundError(f"{run} has no {path.name}: " + ("it stopped before its first epoch ended; go on with --resume"
-                                if (run / "config.json").exists() else "it is no run folder"))  # fmt: skip
+        raise FileNotFoundError(
+            f"{run} has no {path.name}: "
+            + (
+                "it stopped before its first epoch ended; go on with --resume"
+                if (run / "config.json").exists()
+                else "it is no run folder"
+            )
+        )
     return path
 
 
@@ -278,9 +301,16 @@ def describe(info: DataInfo, counts: dict[str, int], stars: dict[str, Any] | Non
             versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return {"data": asdict(info), "counts": counts, "prototypes": stars, "command": sys.argv, "commit": _commit(),
-            "python": platform.python_version(), "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
-            "versions": versions}  # fmt: skip
+    return {
+        "data": asdict(info),
+        "counts": counts,
+        "prototypes": stars,
+        "command": sys.argv,
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
+        "versions": versions,
+    }
 
 
 def _commit() -> str | None:

@@ -30,3 +30,16 @@ def unit(features: Tensor) -> Tensor:
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
         zero = length == 0  # not "length > 0": NaN must stay NaN
         return torch.where(zero, 0, x / torch.where(zero, 1, length))
+
+
+def cosine(features: Tensor, targets: Tensor) -> Tensor:
+    """(B, d) features of any length and (B, d) unit targets -> (B,) cosines, without the (B, d) unit features in between.
+
+    >>> cosine(torch.tensor([[3.0, 4.0], [0.0, 0.0]]), torch.tensor([[1.0, 0.0], [1.0, 0.0]]))
+    tensor([0.6000, 0.0000])
+    """
+    with full_precision(features):
+        x = features if features.dtype == torch.float64 else features.float()
+        length = torch.linalg.vector_norm(x, dim=-1)
+        zero = length == 0
+        return torch.where(zero, 0, (x * targets).sum(dim=-1) / torch.where(zero, 1, length))

@@ -35,8 +35,10 @@ def read_matrix(path: Path) -> Tensor:
     matrices = {k: v for k, v in arrays.items() if v.ndim == 2}
     named = [k for k in ("means", "prototypes", "points") if k in matrices]
     if len(matrices) != 1 and not named:
-        raise ValueError(f"{path} holds {', '.join(f'{k} {tuple(v.shape)}' for k, v in arrays.items()) or 'nothing'}, "
-                         "must hold one matrix, or one called means, prototypes or points")  # fmt: skip
+        raise ValueError(
+            f"{path} holds {', '.join(f'{k} {tuple(v.shape)}' for k, v in arrays.items()) or 'nothing'}, "
+            "must hold one matrix, or one called means, prototypes or points"
+        )
     return matrices[named[0] if named else next(iter(matrices))]
 
 
@@ -48,7 +50,7 @@ def write_vector(path: Path, name: str, values: Tensor) -> None:
     with replacing(path) as temporary:
         if path.suffix == ".npz":
             with open(temporary, "wb") as file:
-                np.savez(file, **{name: values.numpy()})
+                np.savez(file, allow_pickle=False, **{name: values.numpy()})
         elif path.suffix == ".safetensors":
             from safetensors.torch import save_file
 

@@ -111,20 +111,38 @@ def test_prototypes_and_float32_are_taken():
     assert str(found) == "3 labels on 8 stars, mean cosine 1.000, exact"
 
 
-@pytest.mark.parametrize("call, message", [
-    (lambda: solve_assignment(torch.eye(4), torch.eye(4)[:3]), "4 classes and 3 stars, 1 stars are missing: make_prototypes"),
-    (lambda: solve_assignment(torch.eye(3), torch.eye(4)), "means has 3 dimensions, must have 4"),
-    (lambda: solve_assignment(2 * torch.eye(3), torch.eye(3)), "row 0 of means has norm 2, rows must be unit length or all zeros"),
-    (lambda: solve_assignment(torch.eye(3), 2 * torch.eye(3)), "row 0 of prototypes has norm 2"),
-    (lambda: solve_assignment(torch.eye(3) * torch.nan, torch.eye(3)), "row 0 of means holds NaN"),
-    (lambda: solve_assignment(torch.eye(3), torch.eye(3) * torch.inf), "row 0 of prototypes holds NaN or infinity"),
-    (lambda: solve_assignment(torch.eye(3), torch.eye(3), current=torch.tensor([0, 0, 1])), "different stars"),
-    (lambda: solve_assignment(torch.eye(3), torch.eye(3), current=torch.tensor([0, 1, 3])), "different stars in 0..2"),
-    (lambda: solve_assignment(torch.eye(3), torch.eye(3), current=torch.tensor([0, 1])), r"must be \(3,\) integers"),
-    (lambda: solve_assignment(torch.eye(3), torch.eye(3), keep=torch.tensor([0])), "give current="),
-    (lambda: solve_assignment(torch.eye(3), torch.eye(3), current=torch.arange(3), keep=torch.tensor([3])), "must lie in 0..2"),
-    (lambda: solve_assignment(torch.empty(0, 3), torch.eye(3)), "no class came"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (
+            lambda: solve_assignment(torch.eye(4), torch.eye(4)[:3]),
+            "4 classes and 3 stars, 1 stars are missing: make_prototypes",
+        ),
+        (lambda: solve_assignment(torch.eye(3), torch.eye(4)), "means has 3 dimensions, must have 4"),
+        (
+            lambda: solve_assignment(2 * torch.eye(3), torch.eye(3)),
+            "row 0 of means has norm 2, rows must be unit length or all zeros",
+        ),
+        (lambda: solve_assignment(torch.eye(3), 2 * torch.eye(3)), "row 0 of prototypes has norm 2"),
+        (lambda: solve_assignment(torch.eye(3) * torch.nan, torch.eye(3)), "row 0 of means holds NaN"),
+        (lambda: solve_assignment(torch.eye(3), torch.eye(3) * torch.inf), "row 0 of prototypes holds NaN or infinity"),
+        (lambda: solve_assignment(torch.eye(3), torch.eye(3), current=torch.tensor([0, 0, 1])), "different stars"),
+        (
+            lambda: solve_assignment(torch.eye(3), torch.eye(3), current=torch.tensor([0, 1, 3])),
+            "different stars in 0..2",
+        ),
+        (
+            lambda: solve_assignment(torch.eye(3), torch.eye(3), current=torch.tensor([0, 1])),
+            r"must be \(3,\) integers",
+        ),
+        (lambda: solve_assignment(torch.eye(3), torch.eye(3), keep=torch.tensor([0])), "give current="),
+        (
+            lambda: solve_assignment(torch.eye(3), torch.eye(3), current=torch.arange(3), keep=torch.tensor([3])),
+            "must lie in 0..2",
+        ),
+        (lambda: solve_assignment(torch.empty(0, 3), torch.eye(3)), "no class came"),
+    ],
+)
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()

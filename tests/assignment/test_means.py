@@ -19,7 +19,11 @@ def test_means_are_those_of_the_twin(num_classes, dim, window, weighted, seed):
             features[rng.random(size) < 0.1] = 0
             labels = rng.integers(0, num_classes, size)
             weight = rng.random(size).astype(np.float32) if weighted else None
-            fast.update(torch.from_numpy(features), torch.from_numpy(labels), None if weight is None else torch.from_numpy(weight))
+            fast.update(
+                torch.from_numpy(features),
+                torch.from_numpy(labels),
+                None if weight is None else torch.from_numpy(weight),
+            )
             slow.update(features.astype(np.float64), labels, weight)
         computed, expected = fast.compute(), slow.compute()
         lengths = np.linalg.norm(slow.old, axis=1)
@@ -84,17 +88,20 @@ def test_no_gradient_is_kept():
     assert not means.sums.requires_grad
 
 
-@pytest.mark.parametrize("call, message", [
-    (lambda m: m.update(torch.ones(2, 3), torch.tensor([0, 1])), r"must be \(B, 2\)"),
-    (lambda m: m.update(torch.ones(2, 2), torch.tensor([0, 3])), r"labels run from 0 to 3, must lie in 0\.\.2"),
-    (lambda m: m.update(torch.ones(2, 2), torch.tensor([-1, 0])), "labels run from -1"),
-    (lambda m: m.update(torch.ones(2, 2), torch.tensor([0.0, 1.0])), "must be integers"),
-    (lambda m: m.update(torch.ones(2, 2), torch.tensor([0])), "1 labels came with 2 features"),
-    (lambda m: m.update(torch.ones(2, 2), torch.tensor([0, 1]), torch.ones(3)), "weight came with shape"),
-    (lambda m: m.load_state_dict(ClassMeans(4, 2).state_dict()), r"means of shape \(4, 2\)"),
-    (lambda m: ClassMeans(0, 2), "num_classes came as 0"),
-    (lambda m: ClassMeans(2, 2, window=0), "window came as 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda m: m.update(torch.ones(2, 3), torch.tensor([0, 1])), r"must be \(B, 2\)"),
+        (lambda m: m.update(torch.ones(2, 2), torch.tensor([0, 3])), r"labels run from 0 to 3, must lie in 0\.\.2"),
+        (lambda m: m.update(torch.ones(2, 2), torch.tensor([-1, 0])), "labels run from -1"),
+        (lambda m: m.update(torch.ones(2, 2), torch.tensor([0.0, 1.0])), "must be integers"),
+        (lambda m: m.update(torch.ones(2, 2), torch.tensor([0])), "1 labels came with 2 features"),
+        (lambda m: m.update(torch.ones(2, 2), torch.tensor([0, 1]), torch.ones(3)), "weight came with shape"),
+        (lambda m: m.load_state_dict(ClassMeans(4, 2).state_dict()), r"means of shape \(4, 2\)"),
+        (lambda m: ClassMeans(0, 2), "num_classes came as 0"),
+        (lambda m: ClassMeans(2, 2, window=0), "window came as 0"),
+    ],
+)
 def test_bad_input_changes_nothing(call, message):
     means = ClassMeans(3, 2)
     means.update(torch.ones(1, 2), torch.tensor([1]))

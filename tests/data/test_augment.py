@@ -10,7 +10,9 @@ CPU = torch.device("cpu")
 
 def images(n=40, size=6, channels=3, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    return Split(torch.randint(0, 256, (n, size, size, channels), dtype=torch.uint8, generator=generator), torch.arange(n) % 4)
+    return Split(
+        torch.randint(0, 256, (n, size, size, channels), dtype=torch.uint8, generator=generator), torch.arange(n) % 4
+    )
 
 
 def batches(split, seed=0, epoch=0, **augment):
@@ -38,8 +40,16 @@ def test_an_epoch_sees_every_sample_once_in_an_order_of_its_own():
     assert not torch.equal(first, made(0, 8).labels)
 
 
-@pytest.mark.parametrize("augment", [{"crop": 2, "flip": True}, {"erasing": 0.7}, {"mixup": 0.4}, {"cutmix": 1.0},
-                                     {"crop": 1, "flip": True, "erasing": 0.5, "mixup": 1.0, "cutmix": 0.3}])  # fmt: skip
+@pytest.mark.parametrize(
+    "augment",
+    [
+        {"crop": 2, "flip": True},
+        {"erasing": 0.7},
+        {"mixup": 0.4},
+        {"cutmix": 1.0},
+        {"crop": 1, "flip": True, "erasing": 0.5, "mixup": 1.0, "cutmix": 0.3},
+    ],
+)
 def test_what_happens_to_a_sample_depends_neither_on_its_batch_nor_on_the_number_of_processes(augment):
     made = batches(images(), **augment)
     whole = made(0, 40)
@@ -58,8 +68,12 @@ def test_crops_are_windows_of_the_padded_image_and_flips_mirror_them():
     corners, mirrored = set(), 0
     for i, sample in enumerate(made.order):
         padded = torch.nn.functional.pad(split.inputs[sample].permute(2, 0, 1), (2, 2, 2, 2)).float()
-        windows = {(t, x, f): (padded[:, t : t + 6, x : x + 6].flip(2) if f else padded[:, t : t + 6, x : x + 6])
-                   for t in range(5) for x in range(5) for f in (False, True)}  # fmt: skip
+        windows = {
+            (t, x, f): (padded[:, t : t + 6, x : x + 6].flip(2) if f else padded[:, t : t + 6, x : x + 6])
+            for t in range(5)
+            for x in range(5)
+            for f in (False, True)
+        }
         found = [key for key, window in windows.items() if torch.allclose(window, batch[i], atol=1e-3)]
         assert found
         corners.add(found[0][:2])
@@ -75,13 +89,18 @@ def test_mixup_blends_inputs_and_weights_alike():
     originals = split.inputs.permute(0, 3, 1, 2).float()
     assert ((batch.share >= 0) & (batch.share <= 1)).all()
     partner = (made.random[made.order, 4] * 40).astype(int)
-    expected = batch.share.view(-1, 1, 1, 1) * originals[made.order] + (1 - batch.share.view(-1, 1, 1, 1)) * originals[partner]
+    expected = (
+        batch.share.view(-1, 1, 1, 1) * originals[made.order] + (1 - batch.share.view(-1, 1, 1, 1)) * originals[partner]
+    )
     assert torch.allclose(batch.inputs, expected, atol=1e-2)
     assert torch.equal(batch.other, split.labels[partner])
 
 
 def test_cutmix_weights_are_the_areas():
-    split = Split((torch.arange(40, dtype=torch.uint8) + 1)[:, None, None, None].expand(40, 6, 6, 3).contiguous(), torch.arange(40) % 4)
+    split = Split(
+        (torch.arange(40, dtype=torch.uint8) + 1)[:, None, None, None].expand(40, 6, 6, 3).contiguous(),
+        torch.arange(40) % 4,
+    )
     made = batches(split, cutmix=1.0)
     batch = made(0, 40)
     partner = (made.random[made.order, 4] * 40).astype(int)

@@ -21,10 +21,14 @@ def picture(seed, size=(10, 12), kind="PNG", mode="RGB"):
 def write_parquet(path, labels, *, column="label", image="image", names=None, seed=0):
     import datasets
 
-    features = datasets.Features({
-        image: datasets.Image(),
-        column: datasets.ClassLabel(names=names) if names else datasets.Value("string" if isinstance(labels[0], str) else "int64"),
-    })  # fmt: skip
+    features = datasets.Features(
+        {
+            image: datasets.Image(),
+            column: datasets.ClassLabel(names=names)
+            if names
+            else datasets.Value("string" if isinstance(labels[0], str) else "int64"),
+        }
+    )
     rows = {image: [{"bytes": picture(seed + i, (8, 8))[0], "path": None} for i in range(len(labels))], column: labels}
     datasets.Dataset.from_dict(rows, features=features).to_parquet(str(path))
 
@@ -123,8 +127,20 @@ def test_parquet_with_labels_as_text(tmp_path):
 def test_named_sets_come_from_parquet_files_under_a_root(tmp_path):
     names = [f"class {i}" for i in range(100)]
     (tmp_path / "cifar100").mkdir()
-    write_parquet(tmp_path / "cifar100" / "train-00000-of-00001.parquet", list(range(100)) * 2, column="fine_label", image="img", names=names)
-    write_parquet(tmp_path / "cifar100" / "test-00000-of-00001.parquet", list(range(100)), column="fine_label", image="img", names=names)
+    write_parquet(
+        tmp_path / "cifar100" / "train-00000-of-00001.parquet",
+        list(range(100)) * 2,
+        column="fine_label",
+        image="img",
+        names=names,
+    )
+    write_parquet(
+        tmp_path / "cifar100" / "test-00000-of-00001.parquet",
+        list(range(100)),
+        column="fine_label",
+        image="img",
+        names=names,
+    )
     data = load_data("cifar100", root=str(tmp_path), validation=0.5)
     assert data.names == names
     assert (len(data.train), len(data.val), len(data.test)) == (100, 100, 100)
@@ -155,20 +171,29 @@ def npz(tmp_path, **arrays):
     return f"features:{tmp_path / 'f.npz'}"
 
 
-@pytest.mark.parametrize("make, message", [
-    (lambda t: "cifar", "did you mean 'cifar10' or 'cifar100'"),
-    (lambda t: f"folder:{t / 'none'}", "does not exist"),
-    (lambda t: "folder:", "no path came"),
-    (lambda t: f"folder:{t}", "no subfolders came"),
-    (lambda t: f"parquet:{t}", "no .parquet file came"),
-    (lambda t: npz(t, x=np.ones((3, 2))), "holds x, must hold features"),
-    (lambda t: npz(t, features=np.full((4, 2), np.nan), labels=np.array([0, 1, 0, 1])), "row 0 of features holds NaN"),
-    (lambda t: npz(t, features=np.ones((4, 2)), labels=np.array([0, 1, 0])), "4 rows and 3 labels"),
-    (lambda t: npz(t, features=np.ones((4, 2)), labels=np.array([0, 1, 0, 1.5])), "must be integers or strings"),
-    (lambda t: npz(t, features=np.ones((4, 2)), labels=np.array([0, -1, 0, 1])), "labels run from -1"),
-    (lambda t: npz(t, features=np.ones((4, 2)), labels=np.array([0, 0, 0, 0])), "1 class came, must be at least 2"),
-    (lambda t: npz(t, features=np.ones((4, 2)), labels=np.array([0, 0, 2, 2])), "1 of 3 classes have no training image, the first is '1'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda t: "cifar", "did you mean 'cifar10' or 'cifar100'"),
+        (lambda t: f"folder:{t / 'none'}", "does not exist"),
+        (lambda t: "folder:", "no path came"),
+        (lambda t: f"folder:{t}", "no subfolders came"),
+        (lambda t: f"parquet:{t}", "no .parquet file came"),
+        (lambda t: npz(t, x=np.ones((3, 2))), "holds x, must hold features"),
+        (
+            lambda t: npz(t, features=np.full((4, 2), np.nan), labels=np.array([0, 1, 0, 1])),
+            "row 0 of features holds NaN",
+        ),
+        (lambda t: npz(t, features=np.ones((4, 2)), labels=np.array([0, 1, 0])), "4 rows and 3 labels"),
+        (lambda t: npz(t, features=np.ones((4, 2)), labels=np.array([0, 1, 0, 1.5])), "must be integers or strings"),
+        (lambda t: npz(t, features=np.ones((4, 2)), labels=np.array([0, -1, 0, 1])), "labels run from -1"),
+        (lambda t: npz(t, features=np.ones((4, 2)), labels=np.array([0, 0, 0, 0])), "1 class came, must be at least 2"),
+        (
+            lambda t: npz(t, features=np.ones((4, 2)), labels=np.array([0, 0, 2, 2])),
+            "1 of 3 classes have no training image, the first is '1'",
+        ),
+    ],
+)
 def test_bad_input(tmp_path, make, message):
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         load_data(make(tmp_path))

@@ -59,7 +59,9 @@ def test_every_outline_fills_its_box_and_sits_in_the_middle(catalogue):
         assert ((low + high + 1 - module.TEMPLATE).abs() <= 4).all()
 
 
-@pytest.mark.parametrize("group", ["A\u0391\u0410", "oO\u03bf\u043e\u039f", ".\u00b7\u2219", "cC\u0441", "-_\u2014\u2013|"])
+@pytest.mark.parametrize(
+    "group", ["A\u0391\u0410", "oO\u03bf\u043e\u039f", ".\u00b7\u2219", "cC\u0441", "-_\u2014\u2013|"]
+)
 def test_the_same_shape_elsewhere_larger_or_smaller_is_one_class(catalogue, group):
     sans = codes(name for name in catalogue[0] if name.endswith("(DejaVu Sans)"))
     present = [character for character in group if ord(character) in sans]
@@ -161,7 +163,9 @@ def test_the_nearest_training_image_is_mostly_but_not_always_of_the_right_class(
 
 def test_more_classes_than_outlines(monkeypatch):
     monkeypatch.setattr(module, "FACES", ("cmr10",))
-    with pytest.raises(ValueError, match=r"num_classes=5000, but .* hold (\d+) distinct .*pass num_classes=\d+") as raised:
+    with pytest.raises(
+        ValueError, match=r"num_classes=5000, but .* hold (\d+) distinct .*pass num_classes=\d+"
+    ) as raised:
         glyphs(5000)
     held = int(str(raised.value).split("hold ")[1].split()[0])
     assert len(glyphs(held, train=1, test=0).names) == held

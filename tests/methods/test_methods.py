@@ -7,13 +7,16 @@ from torch.nn import functional as F
 from asterism.head import default_scale
 from asterism.methods import METHODS, make_method, resolve
 
-NAMES = [n for n in METHODS]
+NAMES = list(METHODS)
 
 
 def batch(size=12, dim=9, classes=10, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    return (torch.randn(size, dim, generator=generator), torch.randint(0, classes, (size,), generator=generator),
-            torch.rand(size, generator=generator))  # fmt: skip
+    return (
+        torch.randn(size, dim, generator=generator),
+        torch.randint(0, classes, (size,), generator=generator),
+        torch.rand(size, generator=generator),
+    )
 
 
 def literal_loss(name, method, features, labels):
@@ -45,8 +48,12 @@ def test_weights_mix_and_gradients_flow(name):
     features.requires_grad_()
     other = labels.flip(0)
     mixed = method.loss(features, labels, weight) + method.loss(features, other, 1 - weight)
-    by_hand = torch.stack([w * method.loss(f[None], a[None]) + (1 - w) * method.loss(f[None], b[None])
-                           for f, a, b, w in zip(features, labels, other, weight, strict=True)]).mean()  # fmt: skip
+    by_hand = torch.stack(
+        [
+            w * method.loss(f[None], a[None]) + (1 - w) * method.loss(f[None], b[None])
+            for f, a, b, w in zip(features, labels, other, weight, strict=True)
+        ]
+    ).mean()
     assert mixed.item() == pytest.approx(by_hand.item(), rel=1e-5)
     mixed.backward()
     assert features.grad.isfinite().all()
@@ -93,14 +100,19 @@ def test_unscaled_cosines_cannot_fall_below_3_61():
     method = make_method("fixed-ce", 100, 99)
     perfect = method.loss(method.head.weight, torch.arange(100)).item()
     assert perfect == pytest.approx(3.61, abs=5e-3)
-    assert F.cross_entropy(method.head.weight @ method.head.weight.T * 1.0, torch.arange(100)).item() == pytest.approx(perfect, abs=1e-5)
+    assert F.cross_entropy(method.head.weight @ method.head.weight.T * 1.0, torch.arange(100)).item() == pytest.approx(
+        perfect, abs=1e-5
+    )
 
 
 def test_options():
     assert resolve("dl2pa", {}).loss_scale == 10
     assert resolve("dl2pa", {"window": 5.0}).window == 5
-    for name, changes, message in (("dl2pb", {}, "did you mean 'dl2pa'"), ("dl2pa", {"windo": 5}, "did you mean 'window'"),
-                                   ("psc-linear", {"scale": 5}, "has no options")):  # fmt: skip
+    for name, changes, message in (
+        ("dl2pb", {}, "did you mean 'dl2pa'"),
+        ("dl2pa", {"windo": 5}, "did you mean 'window'"),
+        ("psc-linear", {"scale": 5}, "has no options"),
+    ):
         with pytest.raises(ValueError, match=message):
             resolve(name, changes)
     with pytest.raises(ValueError, match="unknown loss"):
@@ -109,5 +121,5 @@ def test_options():
 
 def test_etf_exists_only_from_c_minus_1_dimensions_on():
     assert make_method("etf", 10, 9).head.num_classes == 10
-    with pytest.raises(ValueError, match="10 classes in 8 dimensions, a simplex of 10 needs at least 9"):
+    with pytest.raises(ValueError, match="a simplex of 10 classes needs 9 dimensions, came 8"):
         make_method("etf", 10, 8)

@@ -10,9 +10,22 @@ from asterism.prototypes import make_prototypes
 from asterism.prototypes.bounds import best_bound, fejes_toth, levenshtein
 
 # Sharp codes: their largest cosine is known and meets the Levenshtein bound (Levenshtein 1992; Cohn, Kumar 2007, table 1).
-SHARP = [(16, 5, 1 / 5), (27, 6, 1 / 4), (56, 7, 1 / 3), (240, 8, 1 / 2), (112, 21, 1 / 9), (162, 21, 1 / 7), (100, 22, 1 / 11),
-         (275, 22, 1 / 6), (891, 22, 1 / 4), (552, 23, 1 / 5), (4600, 23, 1 / 3), (196560, 24, 1 / 2), (325, 52, 1 / 16),
-         (756, 105, 1 / 25)]  # fmt: skip
+SHARP = [
+    (16, 5, 1 / 5),
+    (27, 6, 1 / 4),
+    (56, 7, 1 / 3),
+    (240, 8, 1 / 2),
+    (112, 21, 1 / 9),
+    (162, 21, 1 / 7),
+    (100, 22, 1 / 11),
+    (275, 22, 1 / 6),
+    (891, 22, 1 / 4),
+    (552, 23, 1 / 5),
+    (4600, 23, 1 / 3),
+    (196560, 24, 1 / 2),
+    (325, 52, 1 / 16),
+    (756, 105, 1 / 25),
+]
 
 
 @pytest.mark.parametrize("num, dim, cosine", SHARP)

@@ -44,8 +44,10 @@ def test_max_cosine_sees_pairs_across_blocks():
     assert energy.max_cosine(points) < 1 - 1e-9
 
 
-@pytest.mark.parametrize("num, dim, optimum", [(5, 4, -1 / 4), (8, 4, 0), (12, 3, 1 / math.sqrt(5)), (24, 4, 1 / 2), (16, 5, 1 / 5),
-                                               (27, 6, 1 / 4)])  # fmt: skip
+@pytest.mark.parametrize(
+    "num, dim, optimum",
+    [(5, 4, -1 / 4), (8, 4, 0), (12, 3, 1 / math.sqrt(5)), (24, 4, 1 / 2), (16, 5, 1 / 5), (27, 6, 1 / 4)],
+)
 def test_annealing_finds_known_optima(num, dim, optimum):
     assert make_prototypes(num, dim, kind="optimised").max_cosine == pytest.approx(optimum, abs=2e-4)
 
@@ -113,7 +115,12 @@ def test_the_cache_is_used_and_rebuilt_when_altered(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(energy, "anneal", lambda *_: pytest.fail("made anew though cached"))
         assert torch.equal(make_prototypes(20, 4, seed=7).points, made.points)
-    for spoil in (lambda b: b[:-8], lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b"", lambda b: b"not a tensor file"):
+    for spoil in (
+        lambda b: b[:-8],
+        lambda b: b[:-1] + bytes([b[-1] ^ 1]),
+        lambda b: b"",
+        lambda b: b"not a tensor file",
+    ):
         whole = path.read_bytes()
         path.write_bytes(spoil(whole))
         with pytest.warns(UserWarning, match="made anew"):
@@ -154,20 +161,23 @@ def test_save_and_load(tmp_path):
     assert list(tmp_path.iterdir()) == [tmp_path / "stars.safetensors"]
 
 
-@pytest.mark.parametrize("call, message", [
-    (lambda: make_prototypes(1, 3), "num_prototypes came as 1, must be an integer of at least 2"),
-    (lambda: make_prototypes(5, 0), "dim came as 0"),
-    (lambda: make_prototypes(5.0, 3), "num_prototypes came as 5.0"),
-    (lambda: make_prototypes(3, 1), "room for 2"),
-    (lambda: make_prototypes(5, 3, kind="gaussian"), "did you mean 'gaussian-potential'"),
-    (lambda: make_prototypes(5, 3, seconds=0), "seconds came as 0"),
-    (lambda: make_prototypes(5, 3, subset=2), "goes with kind='gaussian-potential'"),
-    (lambda: make_prototypes(50_000, 3), "at most 20000 can be optimised"),
-    (lambda: Prototypes(torch.eye(3)[:1], "x"), "at least 2"),
-    (lambda: Prototypes(2 * torch.eye(3), "x"), "row 0 of points has norm 2"),
-    (lambda: Prototypes(torch.full((3, 3), torch.nan), "x"), "NaN"),
-    (lambda: Prototypes(torch.eye(3).long(), "x"), "floating-point matrix"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: make_prototypes(1, 3), "num_prototypes came as 1, must be an integer of at least 2"),
+        (lambda: make_prototypes(5, 0), "dim came as 0"),
+        (lambda: make_prototypes(5.0, 3), "num_prototypes came as 5.0"),
+        (lambda: make_prototypes(3, 1), "room for 2"),
+        (lambda: make_prototypes(5, 3, kind="gaussian"), "did you mean 'gaussian-potential'"),
+        (lambda: make_prototypes(5, 3, seconds=0), "seconds came as 0"),
+        (lambda: make_prototypes(5, 3, subset=2), "goes with kind='gaussian-potential'"),
+        (lambda: make_prototypes(50_000, 3), "at most 20000 can be optimised"),
+        (lambda: Prototypes(torch.eye(3)[:1], "x"), "at least 2"),
+        (lambda: Prototypes(2 * torch.eye(3), "x"), "row 0 of points has norm 2"),
+        (lambda: Prototypes(torch.full((3, 3), torch.nan), "x"), "NaN"),
+        (lambda: Prototypes(torch.eye(3).long(), "x"), "floating-point matrix"),
+    ],
+)
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message.replace("(", r"\(")):
         call()

@@ -40,8 +40,19 @@ def runs(tmp_path_factory):
         patch.setenv("ASTERISM_CACHE", str(folder / "cache"))
         for method in ("asterism", "psc-linear"):
             asterism.train(
-                asterism.TrainConfig(data="digits", backbone="mlp", width=4, epochs=2, batch_size=64, dim=3, method=method,
-                                     reassign_every="4ba", run_dir=str(folder / method)), quiet=True)  # fmt: skip
+                asterism.TrainConfig(
+                    data="digits",
+                    backbone="mlp",
+                    width=4,
+                    epochs=2,
+                    batch_size=64,
+                    dim=3,
+                    method=method,
+                    reassign_every="4ba",
+                    run_dir=str(folder / method),
+                ),
+                quiet=True,
+            )
     return folder
 
 
@@ -104,13 +115,16 @@ def test_numbers_of_the_page_are_those_of_the_files(runs, tmp_path):
         result = json.loads((runs / name / "result.json").read_text())
         assert row[:3] == [name, f"{100 * result['accuracy']:.2f}%", str(result["head_parameters"])]
         number, unit = row[3].split()
-        assert float(number) * {"ms": 1e-3, "µs": 1e-6}[unit] == pytest.approx(result["head_seconds"], rel=0.01, abs=6e-7)
+        assert float(number) * {"ms": 1e-3, "µs": 1e-6}[unit] == pytest.approx(
+            result["head_seconds"], rel=0.01, abs=6e-7
+        )
     moved = [entry["moved"] for entry in lines(runs / "asterism" / "map.jsonl")[1:]]
     assert len(moved) == 10 and ours[4].strip() == ", ".join(map(str, moved))
     assert linear[2] == "40" and linear[4] == "–"
     assert "digits, 10 classes, mlp, width 4, 3 dimensions, 2 epochs, batches of 64, seed 0" in seen.texts
-    assert f"{moved[0]} of 10 labels moved at the first re-assignment, {moved[-1]} at the latest, number 10." in " ".join(
-        seen.texts
+    assert (
+        f"{moved[0]} of 10 labels moved at the first re-assignment, {moved[-1]} at the latest, number 10."
+        in " ".join(seen.texts)
     )
 
 
@@ -119,7 +133,9 @@ def test_page_stands_alone(runs, tmp_path):
     seen = Page(text)
     assert "http" not in text.lower() and "@import" not in text
     links = [
-        value for name, value in seen.attributes if name in ("src", "href", "xlink:href", "data", "srcset", "action", "poster")
+        value
+        for name, value in seen.attributes
+        if name in ("src", "href", "xlink:href", "data", "srcset", "action", "poster")
     ]
     assert links and all(link.startswith(("#", "data:image/png;base64,")) for link in links)
     assert text.count("url(") == text.count("url(#")
@@ -175,7 +191,10 @@ def test_interrupted_run_shows_what_there_is(copy, tmp_path):
     assert len(run.maps) == 3 and len(run.metrics) == 1 and run.result is None
     seen = Page(page(tmp_path, [copy]))
     validation = float(next(csv.DictReader(table))["val_accuracy"])
-    assert seen.rows[1][0] == f"asterismstopped or still running after 1 of 2 epochs, validation {validation:.2%}: no test figures"
+    assert (
+        seen.rows[1][0]
+        == f"asterismstopped or still running after 1 of 2 epochs, validation {validation:.2%}: no test figures"
+    )
     assert seen.rows[1][1:4] == ["–"] * 3
     assert seen.rows[1][4].strip() == ", ".join(str(len(json.loads(entry)["labels"])) for entry in entries[1:3])
 
@@ -198,8 +217,11 @@ def test_old_result_and_empty_splits(copy, tmp_path):
 
 
 def test_what_is_no_run_is_refused(runs, copy, tmp_path):
-    for path, came in ((tmp_path / "nowhere", "does not exist"), (tmp_path, "holds no config.json"),
-                       (copy / "metrics.csv", "is a file")):  # fmt: skip
+    for path, came in (
+        (tmp_path / "nowhere", "does not exist"),
+        (tmp_path, "holds no config.json"),
+        (copy / "metrics.csv", "is a file"),
+    ):
         with pytest.raises(ValueError, match=f"{came}, must be the folder of a run: give"):
             write_page([path], tmp_path / "index.html", title="")
     with pytest.raises(ValueError, match="no runs came"):
@@ -243,7 +265,9 @@ def test_text_histogram(num, dim):
     counts = [int(row.split(" ◂ ")[0].split()[-1].replace(",", "")) for row in rows]
     assert sum(counts) == num * (num - 1) // 2
     step = round(centres[1] - centres[0], 2) if len(rows) > 1 else 0.01
-    pairs = itertools.combinations(stars.points.tolist(), 2)  # cosines at the edge of two rows must not be split by rounding
+    pairs = itertools.combinations(
+        stars.points.tolist(), 2
+    )  # cosines at the edge of two rows must not be split by rounding
     twin = Counter(round(round(sum(map(mul, a, b)), 9) / step) for a, b in pairs)
     assert counts == [twin[round(centre / step)] for centre in centres]
     for row, centre, count in zip(rows, centres, counts, strict=True):
@@ -289,7 +313,10 @@ def test_timeline_marks_who_moved(runs):
     for column, entry in enumerate(lines(runs / "asterism" / "map.jsonl")[1:]):
         assert sorted(np.array(order)[marks[:, column]]) == entry["labels"]
         assert share.patches[0].get_data().values[column] == pytest.approx(10 * entry["moved"])
-        assert cosine.lines[0].get_ydata()[2 * column : 2 * column + 2].tolist() == [entry["cosine_before"], entry["cosine"]]
+        assert cosine.lines[0].get_ydata()[2 * column : 2 * column + 2].tolist() == [
+            entry["cosine_before"],
+            entry["cosine"],
+        ]
     last = [max(np.flatnonzero(row), default=-1) for row in marks]
     assert last == sorted(last)
     assert grid.images[0].origin == "lower" and grid.get_ylim()[0] < grid.get_ylim()[1]
@@ -324,8 +351,12 @@ def test_great_circles_reach_opposite_points_too():
 
 def test_matplotlib_is_loaded_when_a_picture_is_drawn(monkeypatch):
     code = "import sys, asterism.report.page; print([m for m in sys.modules if m in sys.argv[1:]])"
-    out = subprocess.run([sys.executable, "-c", code, "matplotlib", "asterism.training", "asterism.serving"],
-                         capture_output=True, text=True, check=True).stdout  # fmt: skip
+    out = subprocess.run(
+        [sys.executable, "-c", code, "matplotlib", "asterism.training", "asterism.serving"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     assert out == "[]\n"
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r'pip install "asterism\[train\]"'):

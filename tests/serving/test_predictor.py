@@ -14,8 +14,13 @@ def digits():
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, digits):
     folder = tmp_path_factory.mktemp("runs") / "digits"
-    train(TrainConfig(data="digits", backbone="mlp", width=2, epochs=3, batch_size=64, precision="32", run_dir=str(folder)),
-          data=digits, quiet=True)  # fmt: skip
+    train(
+        TrainConfig(
+            data="digits", backbone="mlp", width=2, epochs=3, batch_size=64, precision="32", run_dir=str(folder)
+        ),
+        data=digits,
+        quiet=True,
+    )
     return folder
 
 
@@ -28,7 +33,8 @@ def test_it_needs_no_training_loop(run):
     import subprocess
     import sys
 
-    code = f"import sys, asterism; asterism.Predictor.load({str(run)!r}); print([m for m in sys.modules if 'asterism.training' in m])"
+    code = f"import sys, asterism; asterism.Predictor.load({str(run)!r})\n"
+    code += "print([m for m in sys.modules if 'asterism.training' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -70,8 +76,18 @@ def test_all_ways_to_give_an_image_agree(predictor, digits, tmp_path):
     pixels = digits.test.inputs[0].numpy()
     Image.fromarray(pixels[..., 0]).save(tmp_path / "7.png")
     Image.fromarray(pixels[..., 0].repeat(4, 0).repeat(4, 1)).save(tmp_path / "big.png")
-    ways = [pixels, digits.test.inputs[0], pixels.astype(np.float32) / 255, str(tmp_path / "7.png"), tmp_path / "7.png",
-            Image.open(tmp_path / "7.png"), [pixels], pixels[None], [str(tmp_path / "7.png")], [pixels[..., 0]]]  # fmt: skip
+    ways = [
+        pixels,
+        digits.test.inputs[0],
+        pixels.astype(np.float32) / 255,
+        str(tmp_path / "7.png"),
+        tmp_path / "7.png",
+        Image.open(tmp_path / "7.png"),
+        [pixels],
+        pixels[None],
+        [str(tmp_path / "7.png")],
+        [pixels[..., 0]],
+    ]
     answers = [predictor.predict(way) for way in ways]
     for answer in answers:
         assert answer.probabilities.shape == (1, 10)
@@ -81,8 +97,10 @@ def test_all_ways_to_give_an_image_agree(predictor, digits, tmp_path):
 
 def test_best_and_last(run):
     assert Predictor.load(run, best=True).temperature > 0
-    assert torch.equal(Predictor.load(run / "last.safetensors").model.method.head.assignment,
-                       Predictor.load(run).model.method.head.assignment)  # fmt: skip
+    assert torch.equal(
+        Predictor.load(run / "last.safetensors").model.method.head.assignment,
+        Predictor.load(run).model.method.head.assignment,
+    )
 
 
 def test_nothing_is_made_anew_on_loading(run, monkeypatch):
@@ -92,12 +110,15 @@ def test_nothing_is_made_anew_on_loading(run, monkeypatch):
     Predictor.load(run)
 
 
-@pytest.mark.parametrize("images, message", [
-    (np.zeros((3, 9, 9, 1), np.uint8), r"shape \(9, 9, 1\)"),
-    (np.zeros((3, 8, 8, 1), np.int64), "type torch.int64"),
-    (np.full((1, 8, 8, 1), np.nan, np.float32), "NaN or infinity"),
-    ([], "no image came"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "images, message",
+    [
+        (np.zeros((3, 9, 9, 1), np.uint8), r"shape \(9, 9, 1\)"),
+        (np.zeros((3, 8, 8, 1), np.int64), "type torch.int64"),
+        (np.full((1, 8, 8, 1), np.nan, np.float32), "NaN or infinity"),
+        ([], "no image came"),
+    ],
+)
 def test_bad_input(predictor, images, message):
     with pytest.raises(ValueError, match=message):
         predictor.predict(images)

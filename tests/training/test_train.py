@@ -40,8 +40,16 @@ def test_a_run_learns_and_describes_itself(tmp_path, digits):
     result = train(config(tmp_path / "run"), data=digits, quiet=True)
     assert result.accuracy > 0.9
     assert not result.interrupted
-    assert {p.name for p in (tmp_path / "run").iterdir()} == {"config.json", "run.json", "metrics.csv", "map.jsonl", "result.json",
-                                                              "tensorboard", "last.safetensors", "best.safetensors"}  # fmt: skip
+    assert {p.name for p in (tmp_path / "run").iterdir()} == {
+        "config.json",
+        "run.json",
+        "metrics.csv",
+        "map.jsonl",
+        "result.json",
+        "tensorboard",
+        "last.safetensors",
+        "best.safetensors",
+    }
     rows = (tmp_path / "run" / "metrics.csv").read_text().splitlines()
     assert len(rows) == 4
     run = json.loads((tmp_path / "run" / "run.json").read_text())
@@ -103,8 +111,19 @@ class StopAfter:
 @pytest.mark.parametrize("steps", [1, 7, 20, 33, 40])
 def test_resuming_anywhere_gives_the_same_bits(tmp_path, digits, steps):
     """With AdamW, clipping, mixing, erasing, a map that moves within the epoch, and records that go on."""
-    options = {"optimizer": "adamw", "clip": 1.0, "mixup": 0.5, "cutmix": 1.0, "erasing": 0.3, "reassign_every": "9ba", "crop": 1,
-               "dim": 4, "backbone": "resnet8", "width": 4, "image_size": None}  # fmt: skip
+    options = {
+        "optimizer": "adamw",
+        "clip": 1.0,
+        "mixup": 0.5,
+        "cutmix": 1.0,
+        "erasing": 0.3,
+        "reassign_every": "9ba",
+        "crop": 1,
+        "dim": 4,
+        "backbone": "resnet8",
+        "width": 4,
+        "image_size": None,
+    }
     train(config(tmp_path / "whole", **options), data=digits, quiet=True)
     with StopAfter(steps):
         assert train(config(tmp_path / "part", **options), data=digits, quiet=True).interrupted
@@ -137,8 +156,22 @@ def test_the_same_seed_gives_the_same_bits_and_the_global_generator_is_left_alon
 def test_ctrl_c_and_sigterm_in_a_real_process(tmp_path):
     for number in (signal.SIGINT, signal.SIGTERM):
         folder = tmp_path / number.name
-        command = [sys.executable, "-m", "asterism", "train", "--data", "digits", "--backbone", "mlp", "--epochs", "5000",
-                   "--batch-size", "64", "--run-dir", str(folder)]  # fmt: skip
+        command = [
+            sys.executable,
+            "-m",
+            "asterism",
+            "train",
+            "--data",
+            "digits",
+            "--backbone",
+            "mlp",
+            "--epochs",
+            "5000",
+            "--batch-size",
+            "64",
+            "--run-dir",
+            str(folder),
+        ]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 60
         while not (folder / "last.safetensors").exists() and time.monotonic() < deadline:
@@ -175,9 +208,14 @@ def test_a_folder_that_holds_a_run_is_left_alone(tmp_path, digits):
     assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir() if p.is_file()} == before
 
 
-@pytest.mark.parametrize("spoil, message", [
-    (lambda b: b[:-100], "truncated"), (lambda b: b[:-1] + bytes([b[-1] ^ 1]), "altered"), (lambda b: b"x", "truncated"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "spoil, message",
+    [
+        (lambda b: b[:-100], "truncated"),
+        (lambda b: b[:-1] + bytes([b[-1] ^ 1]), "altered"),
+        (lambda b: b"x", "truncated"),
+    ],
+)
 def test_a_spoilt_checkpoint_is_refused(tmp_path, digits, spoil, message):
     with StopAfter(25):
         train(config(tmp_path / "run"), data=digits, quiet=True)
@@ -252,8 +290,10 @@ def test_without_validation_data(tmp_path, digits):
 
 
 def test_users_own_backbone_and_bf16(tmp_path, digits, monkeypatch):
-    (tmp_path / "mynet.py").write_text("import torch\ndef build():\n    return torch.nn.Sequential(torch.nn.Flatten(), "
-                                       "torch.nn.Linear(64, 32), torch.nn.Dropout(0.1))\n")  # fmt: skip
+    (tmp_path / "mynet.py").write_text(
+        "import torch\ndef build():\n    return torch.nn.Sequential(torch.nn.Flatten(), "
+        "torch.nn.Linear(64, 32), torch.nn.Dropout(0.1))\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     result = train(config(tmp_path / "run", backbone="mynet:build", precision="bf16"), data=digits, quiet=True)
     assert result.accuracy > 0.8
@@ -262,17 +302,20 @@ def test_users_own_backbone_and_bf16(tmp_path, digits, monkeypatch):
             train(config(tmp_path / "wrong", backbone=wrong), data=digits, quiet=True)
 
 
-@pytest.mark.parametrize("changes, message", [
-    ({"method": "asterisk"}, "did you mean 'asterism'"),
-    ({"method_options": {"scal": 3}}, "did you mean 'scale'"),
-    ({"method": "psc-linear", "method_options": {"scale": 3}}, "has no options"),
-    ({"optimizer": "adam"}, "did you mean 'adamw'"),
-    ({"reassign_every": "2"}, "as 1ep or 500ba"),
-    ({"reassign_every": "0ep"}, "as 1ep or 500ba"),
-    ({"epochs": 0}, "epochs came as 0, must be at least 1"),
-    ({"lr": -1.0}, "lr came as -1.0"),
-    ({"validation": 1.0}, "validation came as 1.0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"method": "asterisk"}, "did you mean 'asterism'"),
+        ({"method_options": {"scal": 3}}, "did you mean 'scale'"),
+        ({"method": "psc-linear", "method_options": {"scale": 3}}, "has no options"),
+        ({"optimizer": "adam"}, "did you mean 'adamw'"),
+        ({"reassign_every": "2"}, "as 1ep or 500ba"),
+        ({"reassign_every": "0ep"}, "as 1ep or 500ba"),
+        ({"epochs": 0}, "epochs came as 0, must be at least 1"),
+        ({"lr": -1.0}, "lr came as -1.0"),
+        ({"validation": 1.0}, "validation came as 1.0"),
+    ],
+)
 def test_a_config_that_makes_no_sense(changes, message):
     with pytest.raises(ValueError, match=message):
         TrainConfig(**{**SMALL, **changes})
@@ -285,7 +328,7 @@ def test_unknown_keys_and_names_are_refused_before_anything_is_written(tmp_path)
         with pytest.raises(ValueError, match=message):
             train(TrainConfig(**{**SMALL, **changes, "run_dir": str(tmp_path / "run")}), quiet=True)
         assert not list(tmp_path.glob("run/*.safetensors"))
-    with pytest.raises(ValueError, match="simplex of 10 needs at least 9"):
+    with pytest.raises(ValueError, match="simplex of 10 classes needs 9 dimensions, came 5"):
         train(config(tmp_path / "etf", method="etf", dim=5), quiet=True)
 
 
@@ -306,8 +349,15 @@ def test_config_round_trip(tmp_path, digits):
     assert same(tensors_of(tmp_path / "a"), tensors_of(tmp_path / "b"))
 
 
-@pytest.mark.parametrize("schedule, at", [("one-cycle", {0: 0.04, 20: 1.0, 60: 0.5, 100: 0.0}), ("cosine", {10: 1.0, 55: 0.5, 100: 0.0}),
-                                          ("steps", {10: 1.0, 46: 0.1, 82: 0.01}), ("constant", {0: 1 / 11, 10: 1.0, 99: 1.0})])  # fmt: skip
+@pytest.mark.parametrize(
+    "schedule, at",
+    [
+        ("one-cycle", {0: 0.04, 20: 1.0, 60: 0.5, 100: 0.0}),
+        ("cosine", {10: 1.0, 55: 0.5, 100: 0.0}),
+        ("steps", {10: 1.0, 46: 0.1, 82: 0.01}),
+        ("constant", {0: 1 / 11, 10: 1.0, 99: 1.0}),
+    ],
+)
 def test_schedules(schedule, at):
     settings = TrainConfig(lr=1.0, schedule=schedule, warmup=0 if schedule == "one-cycle" else 1)
     for step, expected in at.items():
@@ -316,7 +366,10 @@ def test_schedules(schedule, at):
 
 def test_learned_and_fixed_heads_start_from_the_same_backbone():
     info = DataInfo((8, 8, 1), [str(i) for i in range(10)], [0.0], [1.0])
-    a, b = (Model(TrainConfig(**{**SMALL, "method": m, "dim": 5, "batch_norm": True}), info) for m in ("asterism", "psc-scaled"))
+    a, b = (
+        Model(TrainConfig(**{**SMALL, "method": m, "dim": 5, "batch_norm": True}), info)
+        for m in ("asterism", "psc-scaled")
+    )
     assert same(a.embedder.state_dict(), b.embedder.state_dict())
 
 

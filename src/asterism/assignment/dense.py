@@ -63,8 +63,14 @@ class Assignment:
         return f"moved {len(self.moved)} of {c}, mean cosine {self.before / c:.3f} -> {self.score / c:.3f}, {quality}{zero}"
 
 
-def solve_assignment(means: Tensor, prototypes: Any, *, warm: Assignment | None = None, current: Tensor | None = None,
-                     keep: Tensor | None = None) -> Assignment:  # fmt: skip
+def solve_assignment(
+    means: Tensor,
+    prototypes: Any,
+    *,
+    warm: Assignment | None = None,
+    current: Tensor | None = None,
+    keep: Tensor | None = None,
+) -> Assignment:
     """The map of classes to stars with the largest sum of cosines; among equals, the one that moves fewest from `current`.
 
     means       (c, d) unit rows; a row of zeros is a class never seen, for which any star is as good
@@ -82,8 +88,11 @@ def solve_assignment(means: Tensor, prototypes: Any, *, warm: Assignment | None 
     means = check_unit_rows(who, "means", means, stars.shape[1], zeros=True)
     c, K = len(means), len(stars)
     if c > K or c < 1:
-        raise ValueError(f"{who}: {c} classes and {K} stars, {c - K} stars are missing: make_prototypes({c}, {stars.shape[1]})"
-                         if c else f"{who}: no class came, must be at least one row of means")  # fmt: skip
+        raise ValueError(
+            f"{who}: {c} classes and {K} stars, {c - K} stars are missing: make_prototypes({c}, {stars.shape[1]})"
+            if c
+            else f"{who}: no class came, must be at least one row of means"
+        )
     if current is None and warm is not None and len(warm.order) == c and int(warm.order.max()) < K:
         current = warm.order
     now = None if current is None else check_map(who, current, c, K).cpu().numpy()
@@ -112,7 +121,9 @@ def solve_assignment(means: Tensor, prototypes: Any, *, warm: Assignment | None 
     chosen = linear_sum_assignment(biased, maximize=True)[1]
     order[rows] = columns[chosen]
     prices = _prices(free, chosen)
-    bound = _bound(free, prices) + _score(scores, order, kept)  # with `keep`: no map that keeps these labels scores more
+    bound = _bound(free, prices) + _score(
+        scores, order, kept
+    )  # with `keep`: no map that keeps these labels scores more
     return _answer(scores, order, now, bound, None if len(kept) else prices, began)
 
 
@@ -125,8 +136,10 @@ def check_map(who: str, order: Tensor, num_classes: int, num_stars: int) -> Tens
         )
     low, high = int(order.min()), int(order.max())
     if low < 0 or high >= num_stars or len(order.unique()) < num_classes:
-        raise ValueError(f"{who}: the map sends {num_classes} labels to {len(order.unique())} stars between {low} and {high}, "
-                         f"must be different stars in 0..{num_stars - 1}")  # fmt: skip
+        raise ValueError(
+            f"{who}: the map sends {num_classes} labels to {len(order.unique())} stars between {low} and {high}, "
+            f"must be different stars in 0..{num_stars - 1}"
+        )
     return order.long()
 
 
@@ -137,7 +150,9 @@ def _kept(keep: Tensor | None, now: np.ndarray | None, c: int) -> np.ndarray:
     if now is None:
         raise ValueError("solve_assignment: keep names labels that must stay, but no map in force came: give current=")
     if len(kept) and (kept.min() < 0 or kept.max() >= c):
-        raise ValueError(f"solve_assignment: keep names labels from {kept.min()} to {kept.max()}, must lie in 0..{c - 1}")
+        raise ValueError(
+            f"solve_assignment: keep names labels from {kept.min()} to {kept.max()}, must lie in 0..{c - 1}"
+        )
     return kept
 
 
@@ -157,7 +172,9 @@ def _prices(scores: np.ndarray, order: np.ndarray) -> np.ndarray:
         return prices
     rather = scores[np.arange(c), order][:, None] - scores  # (c, K): what class i would lose by taking star j
     free = np.setdiff1d(np.arange(K), order)
-    for _ in range(c):  # Bellman-Ford; without a better map in the graph it settles within c rounds, in practice within few
+    for _ in range(
+        c
+    ):  # Bellman-Ford; without a better map in the graph it settles within c rounds, in practice within few
         lowest = (rather + prices).min(axis=1)
         moved = lowest < prices[order] - 1e-15
         prices[order[moved]] = lowest[moved]
@@ -168,12 +185,17 @@ def _prices(scores: np.ndarray, order: np.ndarray) -> np.ndarray:
     return np.maximum(prices - prices[free[0]], 0) if len(free) else prices
 
 
-def _answer(scores: np.ndarray, order: np.ndarray, now: np.ndarray | None, bound: float, prices: np.ndarray | None,
-            began: float) -> Assignment:  # fmt: skip
+def _answer(
+    scores: np.ndarray, order: np.ndarray, now: np.ndarray | None, bound: float, prices: np.ndarray | None, began: float
+) -> Assignment:
     score = _score(scores, order)
     return Assignment(
-        order=torch.from_numpy(order.copy()), score=score, bound=max(bound, score), num_stars=scores.shape[1],
-        seconds=time.perf_counter() - began, before=None if now is None else _score(scores, now),
+        order=torch.from_numpy(order.copy()),
+        score=score,
+        bound=max(bound, score),
+        num_stars=scores.shape[1],
+        seconds=time.perf_counter() - began,
+        before=None if now is None else _score(scores, now),
         moved=None if now is None else torch.from_numpy(np.flatnonzero(order != now)),
         prices=None if prices is None else torch.from_numpy(prices),
-    )  # fmt: skip
+    )

@@ -18,7 +18,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from asterism.checks import check_labels, check_matrix
-from asterism.sphere import unit
 
 
 class ClassMeans:
@@ -49,18 +48,22 @@ class ClassMeans:
     def update(self, features: Tensor, labels: Tensor, weight: Tensor | None = None) -> None:
         """Adds a batch. features (B, d) of any length, labels (B,), weight (B,) or None."""
         if features.ndim != 2 or features.shape[1] != self.dim:
-            raise ValueError(f"ClassMeans.update: features came with shape {tuple(features.shape)}, must be (B, {self.dim})")
+            raise ValueError(
+                f"ClassMeans.update: features came with shape {tuple(features.shape)}, must be (B, {self.dim})"
+            )
         check_labels("ClassMeans.update", labels, self.num_classes, len(features))
+        if weight is not None and weight.shape != labels.shape:
+            raise ValueError(
+                f"ClassMeans.update: weight came with shape {tuple(weight.shape)}, must be {tuple(labels.shape)}"
+            )
         self._to(features.device)
-        labels, directions = labels.long(), unit(features).float()
-        count = (directions != 0).any(dim=1).double()
-        self.zeros += (count == 0).sum()
-        if weight is not None:
-            if weight.shape != labels.shape:
-                raise ValueError(f"ClassMeans.update: weight came with shape {tuple(weight.shape)}, must be {tuple(labels.shape)}")
-            directions, count = directions * weight[:, None].float(), count * weight.double()
-        self.sums.index_add_(0, labels, directions)
-        self.counts.index_add_(0, labels, count)
+        labels, features = labels.long(), features.float()
+        length = torch.linalg.vector_norm(features, dim=1)
+        zero = length == 0
+        count = (~zero).float() if weight is None else weight.float().masked_fill(zero, 0)
+        self.zeros += zero.sum()
+        self.sums.index_add_(0, labels, features * (count / torch.where(zero, 1, length))[:, None])
+        self.counts.index_add_(0, labels, count.double())
 
     @torch.no_grad()
     def compute(self) -> Tensor:
@@ -82,7 +85,9 @@ class ClassMeans:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Collective in the middle of an interval: holds the sums over all ranks."""
-        state = {name: getattr(self, name).detach().clone() for name in ("old_sums", "known", "sums", "counts", "zeros")}
+        state = {
+            name: getattr(self, name).detach().clone() for name in ("old_sums", "known", "sums", "counts", "zeros")
+        }
         for name in ("sums", "counts", "zeros"):
             _add_over_ranks(state[name])
         return state
@@ -91,8 +96,10 @@ class ClassMeans:
         """The number of processes may differ from that of the saved run: rank 0 takes the open interval, the others start empty."""
         given = tuple(state["old_sums"].shape)
         if given != (self.num_classes, self.dim):
-            raise ValueError(f"ClassMeans.load_state_dict: means of shape {given} came, must be {(self.num_classes, self.dim)}: "
-                             "build ClassMeans with the sizes of the saved run")  # fmt: skip
+            raise ValueError(
+                f"ClassMeans.load_state_dict: means of shape {given} came, must be {(self.num_classes, self.dim)}: "
+                "build ClassMeans with the sizes of the saved run"
+            )
         first = not _distributed() or dist.get_rank() == 0
         for name in ("old_sums", "known", "sums", "counts", "zeros"):
             value = state[name].detach().to(self.sums.device, copy=True)

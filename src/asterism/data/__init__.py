@@ -64,7 +64,9 @@ class Dataset:
         """Mean and deviation of the training inputs, a channel of an image (as 0..1) or a feature each."""
         x = self.train.inputs
         if x.ndim == 4:  # from counts of the 256 values: exact, and no float copy of the set
-            counts = torch.stack([torch.bincount(x[..., k].reshape(-1), minlength=256) for k in range(x.shape[3])]).double()
+            counts = torch.stack(
+                [torch.bincount(x[..., k].reshape(-1), minlength=256) for k in range(x.shape[3])]
+            ).double()
             value = torch.arange(256, dtype=torch.float64) / 255
             mean = counts @ value / counts.sum(dim=1)
             deviation = (counts @ value.square() / counts.sum(dim=1) - mean.square()).clamp(min=0).sqrt()
@@ -73,9 +75,18 @@ class Dataset:
         return mean.tolist(), torch.where(deviation > 1e-6, deviation, 1).tolist()
 
 
-def load_data(name: str, *, root: str | None = None, num_classes: int | None = None, image_size: int | None = None,
-              label_column: str | None = None, validation: float = 0.1, seed: int = 0, skip_broken: bool = False,
-              progress: Progress | None = None) -> Dataset:  # fmt: skip
+def load_data(
+    name: str,
+    *,
+    root: str | None = None,
+    num_classes: int | None = None,
+    image_size: int | None = None,
+    label_column: str | None = None,
+    validation: float = 0.1,
+    seed: int = 0,
+    skip_broken: bool = False,
+    progress: Progress | None = None,
+) -> Dataset:
     """
     >>> digits = load_data("digits")
     >>> digits.shape, digits.num_classes, len(digits.train), len(digits.val), len(digits.test)
@@ -85,10 +96,14 @@ def load_data(name: str, *, root: str | None = None, num_classes: int | None = N
         raise ValueError(f"load_data: validation={validation}, must be a share of the training set in [0, 1)")
     kind, _, path = name.partition(":")
     if num_classes is not None and kind != "glyphs":
-        raise ValueError(f"load_data: num_classes={num_classes} came with {name!r}, whose classes the data says: leave it out")
+        raise ValueError(
+            f"load_data: num_classes={num_classes} came with {name!r}, whose classes the data says: leave it out"
+        )
     if kind in PATHS:
         if not path or not Path(path).exists():
-            raise FileNotFoundError(f"{name}: {'no path came' if not path else f'{path} does not exist'}; write {kind}:PATH")
+            raise FileNotFoundError(
+                f"{name}: {'no path came' if not path else f'{path} does not exist'}; write {kind}:PATH"
+            )
         if kind == "features":
             from asterism.data.features import read_features
 
@@ -100,7 +115,9 @@ def load_data(name: str, *, root: str | None = None, num_classes: int | None = N
                 train, test, names = read_folder(Path(path), image_size or 32, skip_broken, progress)
             else:
                 train, test, names = read_parquet(Path(path), image_size, label_column, skip_broken, progress)
-        data = Dataset(name, train, train, test or train, names, crop=4 if kind != "features" else 0, flip=kind != "features")
+        data = Dataset(
+            name, train, train, test or train, names, crop=4 if kind != "features" else 0, flip=kind != "features"
+        )
         own_test = test is not None
     elif name == "glyphs":
         from asterism.data.glyphs import glyphs
@@ -155,8 +172,13 @@ def _check(data: Dataset) -> None:
     count = torch.bincount(data.train.labels, minlength=c)
     absent, single = (count == 0).nonzero()[:, 0].tolist(), (count == 1).nonzero()[:, 0].tolist()
     if absent:
-        raise ValueError(f"{data.name}: {len(absent)} of {c} classes have no training image, the first is "
-                         f"{data.names[absent[0]]!r}: remove them from the labels or add images")  # fmt: skip
+        raise ValueError(
+            f"{data.name}: {len(absent)} of {c} classes have no training image, the first is "
+            f"{data.names[absent[0]]!r}: remove them from the labels or add images"
+        )
     if single:
-        warnings.warn(f"{data.name}: {len(single)} classes have a single training image, the first is {data.names[single[0]]!r}; "
-                      "nothing of them is held out for validation", stacklevel=4)  # fmt: skip
+        warnings.warn(
+            f"{data.name}: {len(single)} classes have a single training image, the first is {data.names[single[0]]!r}; "
+            "nothing of them is held out for validation",
+            stacklevel=4,
+        )

@@ -13,6 +13,7 @@ Images (N, H, W, C) uint8 stay on the device; a batch comes out as (B, C, H, W) 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,7 +37,7 @@ def draws(seed: int, epoch: int, index: np.ndarray, count: int = DRAWS) -> np.nd
         return (_mix(z) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _mix(z: np.ndarray | np.uint64) -> np.ndarray | np.uint64:
+def _mix(z: Any) -> Any:
     z = z + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -63,7 +64,9 @@ class Batch:
 class Batches:
     """The batches of one split on one device. `mean` and `deviation` normalise: a channel of 0..1 images, or a feature each."""
 
-    def __init__(self, split: Split, mean: list[float], deviation: list[float], device: torch.device, augment: Augment, seed: int):
+    def __init__(
+        self, split: Split, mean: list[float], deviation: list[float], device: torch.device, augment: Augment, seed: int
+    ):
         self.augment, self.seed, self.device, self.size = augment, seed, device, len(split)
         self.image = split.inputs.ndim == 4
         inputs = split.inputs

@@ -20,7 +20,9 @@ def read_features(path: Path, label_column: str | None) -> tuple[Split, Split | 
     if path.suffix == ".npz":
         arrays = dict(np.load(path, allow_pickle=False))
         if "features" not in arrays or "labels" not in arrays:
-            raise ValueError(f"{path} holds {', '.join(sorted(arrays)) or 'nothing'}, must hold features (N, D) and labels (N,)")
+            raise ValueError(
+                f"{path} holds {', '.join(sorted(arrays)) or 'nothing'}, must hold features (N, D) and labels (N,)"
+            )
         tables = {"train": (arrays["features"], arrays["labels"])}
         if "test_features" in arrays:
             tables["test"] = (arrays["test_features"], arrays["test_labels"])
@@ -36,7 +38,9 @@ def read_features(path: Path, label_column: str | None) -> tuple[Split, Split | 
             raise ValueError(f"features:{path}: no training file came, must be .npz or .parquet")
     labels = tables["train"][1]
     if labels.dtype.kind in "iu" and len(labels):
-        names = [str(n) for n in arrays["names"]] if "names" in arrays else [str(i) for i in range(int(labels.max()) + 1)]
+        names = (
+            [str(n) for n in arrays["names"]] if "names" in arrays else [str(i) for i in range(int(labels.max()) + 1)]
+        )
     elif labels.dtype.kind in "US":
         names = sorted(set(labels.astype(str).tolist()))
     else:
@@ -51,7 +55,9 @@ def _read_parquet(files: list[Path], label_column: str) -> tuple[np.ndarray, np.
 
     table = pa.concat_tables([pq.read_table(f) for f in files])
     if "features" not in table.column_names or label_column not in table.column_names:
-        raise ValueError(f"{files[0]} has columns {', '.join(table.column_names)}, must have features and {label_column}")
+        raise ValueError(
+            f"{files[0]} has columns {', '.join(table.column_names)}, must have features and {label_column}"
+        )
     return np.array(table["features"].to_pylist()), np.array(table[label_column].to_pylist())
 
 

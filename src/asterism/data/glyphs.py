@@ -62,8 +62,12 @@ def glyphs(num_classes: int = 200, *, seed: int = 0, train: int = 100, test: int
     first 200 classes of glyphs(4000). About 10,000 outlines are there to be had.
     """
     for name, value, least in (
-        ("num_classes", num_classes, 1), ("seed", seed, 0), ("train", train, 0), ("test", test, 0), ("size", size, 8)
-    ):  # fmt: skip
+        ("num_classes", num_classes, 1),
+        ("seed", seed, 0),
+        ("train", train, 0),
+        ("test", test, 0),
+        ("size", size, 8),
+    ):
         if value < least:
             raise ValueError(f"glyphs: {name}={value}, but it must be at least {least}; pass {name}={least} or more")
     names, templates = outlines(max(num_classes, FRAGMENTS))
@@ -199,7 +203,9 @@ def signed_distance(template: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy((distance - 0.5 * np.sign(distance)).astype(np.float32))
 
 
-def distort(depth: torch.Tensor, fragments: torch.Tensor, count: int, size: int, rng: np.random.Generator) -> torch.Tensor:
+def distort(
+    depth: torch.Tensor, fragments: torch.Tensor, count: int, size: int, rng: np.random.Generator
+) -> torch.Tensor:
     """`count` random images (n, S, S) uint8 of the outline with signed distances `depth` (T, T)."""
     fine = 2 * size  # drawn at twice the resolution, then averaged
     bend = F.interpolate(uniform(rng, -0.06, 0.06, count, 2, 4, 4), (fine, fine), mode="bicubic", align_corners=True)

@@ -34,15 +34,24 @@ def read_folder(path: Path, size: int, skip_broken: bool, progress: Progress | N
         unknown = sorted({p.name for p in root.iterdir() if p.is_dir()} - set(names))
         if unknown:
             raise ValueError(f"{root}: class {unknown[0]!r} is not among the training classes in {roots[0]}")
-        found = [(p, k) for k, name in enumerate(names) for p in sorted((root / name).glob("*")) if p.suffix.lower() in SUFFIXES]
+        found = [
+            (p, k)
+            for k, name in enumerate(names)
+            for p in sorted((root / name).glob("*"))
+            if p.suffix.lower() in SUFFIXES
+        ]
         if not found:
-            raise ValueError(f"{root}: no image came, must be files of {', '.join(sorted(SUFFIXES))} in a folder a class")
+            raise ValueError(
+                f"{root}: no image came, must be files of {', '.join(sorted(SUFFIXES))} in a folder a class"
+            )
         files, labels = zip(*found, strict=True)
         splits.append(_decode([(str(f), f.read_bytes) for f in files], labels, size, skip_broken, progress))
     return splits[0], splits[1] if len(splits) > 1 else None, names
 
 
-def read_parquet(path: Path, size: int | None, label_column: str | None, skip_broken: bool, progress: Progress | None) -> Read:
+def read_parquet(
+    path: Path, size: int | None, label_column: str | None, skip_broken: bool, progress: Progress | None
+) -> Read:
     files = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
     if not files:
         raise ValueError(f"parquet:{path}: no .parquet file came")
@@ -61,13 +70,21 @@ def read_named(hub: str, label_column: str, root: str | None, skip_broken: bool,
     folder = folder if folder.is_dir() else Path(root)
     found = {part: [str(f) for f in sorted(folder.rglob(f"{part}*.parquet"))] for part in ("train", "test")}
     if not found["train"] or not found["test"]:
-        raise FileNotFoundError(f"{hub} is not under --data-root {root}: no train*.parquet and test*.parquet there; "
-                                "leave --data-root out to fetch it from the hub")  # fmt: skip
+        raise FileNotFoundError(
+            f"{hub} is not under --data-root {root}: no train*.parquet and test*.parquet there; "
+            "leave --data-root out to fetch it from the hub"
+        )
     return _read_table(found, "parquet", label_column, None, skip_broken, progress)
 
 
-def _read_table(files: dict[str, list[str]] | None, source: str, label_column: str | None, size: int | None, skip_broken: bool,
-                progress: Progress | None) -> Read:  # fmt: skip
+def _read_table(
+    files: dict[str, list[str]] | None,
+    source: str,
+    label_column: str | None,
+    size: int | None,
+    skip_broken: bool,
+    progress: Progress | None,
+) -> Read:
     import datasets
 
     before = datasets.is_progress_bar_enabled()
@@ -85,7 +102,9 @@ def _read_table(files: dict[str, list[str]] | None, source: str, label_column: s
         image_column, label_column = _columns(table, label_column)
         labels, names = _labels(table, label_column, names)
         table = table.cast_column(image_column, datasets.Image(decode=False))
-        blobs = table.with_format("arrow")[:][image_column].to_pylist()  # a lazy column answers row by row, ten times slower
+        blobs = table.with_format("arrow")[:][
+            image_column
+        ].to_pylist()  # a lazy column answers row by row, ten times slower
         rows = [(f"{part} row {i}", partial(_bytes, blob)) for i, blob in enumerate(blobs)]
         splits[part] = _decode(rows, labels, size, skip_broken, progress)
     if "train" not in splits:
@@ -103,9 +122,11 @@ def _columns(table: Any, label_column: str | None) -> tuple[str, str]:
     names = table.column_names
     image = next((n for n in ("image", "img") if n in names), None)
     label = label_column or next((n for n in ("label", "fine_label", "labels", "target", "y") if n in names), None)
-    if image is None or label not in names:
-        raise ValueError(f"Parquet columns {', '.join(names)} came, must hold image or img (bytes) and label: "
-                         "name another label column with --label-column")  # fmt: skip
+    if image is None or label is None or label not in names:
+        raise ValueError(
+            f"Parquet columns {', '.join(names)} came, must hold image or img (bytes) and label: "
+            "name another label column with --label-column"
+        )
     return image, label
 
 
@@ -114,8 +135,10 @@ def _labels(table: Any, column: str, names: list[str] | None) -> tuple[list[int]
     if hasattr(feature, "names"):  # the hub's ClassLabel
         return values, list(feature.names)
     if any(v is None or isinstance(v, float) for v in values):
-        raise ValueError(f"labels in column {column!r} hold {next(v for v in values if v is None or isinstance(v, float))!r}, "
-                         "must be integers or strings")  # fmt: skip
+        raise ValueError(
+            f"labels in column {column!r} hold {next(v for v in values if v is None or isinstance(v, float))!r}, "
+            "must be integers or strings"
+        )
     if names is None:
         names = sorted(set(values)) if isinstance(values[0], str) else [str(i) for i in range(max(values) + 1)]
     if isinstance(values[0], str):
@@ -125,12 +148,19 @@ def _labels(table: Any, column: str, names: list[str] | None) -> tuple[list[int]
             raise ValueError(f"test label {missing[0]!r} is not among the training labels")
         return [place[v] for v in values], names
     if min(values) < 0 or max(values) >= len(names):
-        raise ValueError(f"labels in column {column!r} run from {min(values)} to {max(values)}, must lie in 0..{len(names) - 1}")
+        raise ValueError(
+            f"labels in column {column!r} run from {min(values)} to {max(values)}, must lie in 0..{len(names) - 1}"
+        )
     return values, names
 
 
-def _decode(rows: Sequence[tuple[str, Callable[[], bytes]]], labels: Sequence[int], size: int | None, skip_broken: bool,
-            progress: Progress | None) -> Split:  # fmt: skip
+def _decode(
+    rows: Sequence[tuple[str, Callable[[], bytes]]],
+    labels: Sequence[int],
+    size: int | None,
+    skip_broken: bool,
+    progress: Progress | None,
+) -> Split:
     """Images in RGB; squares of `size` by cropping the middle and resizing, or, without a size, all of the first one's."""
     from PIL import Image
 
@@ -154,8 +184,10 @@ def _decode(rows: Sequence[tuple[str, Callable[[], bytes]]], labels: Sequence[in
             if isinstance(image, str):
                 broken.append(image)
             elif images and image.shape != images[0].shape:
-                raise ValueError(f"{rows[i][0]} is {image.shape[1]} x {image.shape[0]}, the first image {images[0].shape[1]} x "
-                                 f"{images[0].shape[0]}: must all be of one size, or give --image-size")  # fmt: skip
+                raise ValueError(
+                    f"{rows[i][0]} is {image.shape[1]} x {image.shape[0]}, the first image {images[0].shape[1]} x "
+                    f"{images[0].shape[0]}: must all be of one size, or give --image-size"
+                )
             else:
                 images.append(image)
                 kept.append(labels[i])

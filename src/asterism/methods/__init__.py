@@ -25,14 +25,23 @@ class Row(NamedTuple):
 METHODS: dict[str, Row] = {
     "psc-linear": Row(LinearSoftmax, LinearOptions(), "the usual linear layer with bias and softmax"),
     "psc-scaled": Row(CosineSoftmax, CosineOptions(), "scaled cosine softmax: Wang et al., NormFace, ACM MM 2017"),
-    "psc": Row(CosineSoftmax, CosineOptions(scale=1.0), "PSC as the text of the paper has it: cosines without a scale; " + PAPER),
-    "etf": Row(FixedStars, FixedOptions(loss="ipm", dynamic=False, loss_scale=10.0, stars="etf"),
-               "Yang et al., Inducing Neural Collapse in Imbalanced Learning, NeurIPS 2022; dot-regression is the ipm loss"),
+    "psc": Row(
+        CosineSoftmax,
+        CosineOptions(scale=1.0),
+        "PSC as the text of the paper has it: cosines without a scale; " + PAPER,
+    ),
+    "etf": Row(
+        FixedStars,
+        FixedOptions(loss="ipm", dynamic=False, loss_scale=10.0, stars="etf"),
+        "Yang et al., Inducing Neural Collapse in Imbalanced Learning, NeurIPS 2022; dot-regression is the ipm loss",
+    ),
     "fixed-ce": Row(FixedStars, FixedOptions(loss="ce", dynamic=False, scale=1.0), "fixed W + CE, table 9; " + PAPER),
     "dl2pa": Row(FixedStars, FixedOptions(loss="ipm", loss_scale=10.0), PAPER),
-    "dl2pa-static": Row(FixedStars, FixedOptions(loss="ipm", loss_scale=10.0, dynamic=False), "dl2pa with its first, random map"),
+    "dl2pa-static": Row(
+        FixedStars, FixedOptions(loss="ipm", loss_scale=10.0, dynamic=False), "dl2pa with its first, random map"
+    ),
     "asterism": Row(FixedStars, FixedOptions(loss="ce"), "ours: dynamic map, cross-entropy on scaled cosines"),
-}  # fmt: skip
+}
 
 
 def resolve(name: str, changes: dict[str, Any]) -> Any:
@@ -47,13 +56,23 @@ def resolve(name: str, changes: dict[str, Any]) -> Any:
     known = [f.name for f in fields(options)]
     for key in changes:
         if key not in known:
-            raise unknown(f"option of method {name}", key, known) if known else ValueError(
-                f"unknown option {key!r}: method {name} has no options")  # fmt: skip
+            raise (
+                unknown(f"option of method {name}", key, known)
+                if known
+                else ValueError(f"unknown option {key!r}: method {name} has no options")
+            )
     return replace(options, **changes)
 
 
-def make_method(name: str, num_classes: int, dim: int, changes: dict[str, Any] | None = None, *, seed: int = 0,
-                prototypes: Prototypes | Tensor | None = None) -> Method:  # fmt: skip
+def make_method(
+    name: str,
+    num_classes: int,
+    dim: int,
+    changes: dict[str, Any] | None = None,
+    *,
+    seed: int = 0,
+    prototypes: Prototypes | Tensor | None = None,
+) -> Method:
     """A row, ready to train. `prototypes` spares a row with fixed stars making its own.
 
     >>> sum(p.numel() for p in make_method("asterism", 10, 9).parameters())

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from asterism.assignment import ClassMeans
-from asterism.checks import unknown
+from asterism.checks import check_simplex_fits, unknown
 from asterism.head import PrototypeHead, reassign
 from asterism.losses import ipm_loss
 from asterism.methods.base import Method, weighted_mean
@@ -43,9 +43,8 @@ class FixedStars(Method):
         super().__init__()
         if options.loss not in ("ce", "ipm"):
             raise unknown("loss", options.loss, ["ce", "ipm"])
-        if options.stars == "etf" and dim < num_classes - 1:
-            raise ValueError(f"etf: {num_classes} classes in {dim} dimensions, a simplex of {num_classes} needs at least {num_classes - 1}: "
-                             "raise --dim, or use a method whose stars are optimised (asterism, dl2pa)")  # fmt: skip
+        if options.stars == "etf":
+            check_simplex_fits(num_classes, dim)
         if prototypes is None:
             kind = "auto" if options.stars == "etf" else options.stars
             prototypes = make_prototypes(num_classes, dim, kind=kind, seed=seed)
@@ -56,7 +55,9 @@ class FixedStars(Method):
     def loss(self, features: Tensor, labels: Tensor, weight: Tensor | None = None) -> Tensor:
         if self.options.loss == "ipm":
             return self.options.loss_scale * ipm_loss(features, self.head.targets(labels), weight=weight)
-        return self.options.loss_scale * weighted_mean(F.cross_entropy(self.head(features), labels, reduction="none"), weight)
+        return self.options.loss_scale * weighted_mean(
+            F.cross_entropy(self.head(features), labels, reduction="none"), weight
+        )
 
     def logits(self, features: Tensor) -> Tensor:
         return self.head(features)
@@ -69,6 +70,12 @@ class FixedStars(Method):
         if not self.options.dynamic:
             return {}
         answer = reassign(self.head, self.means)
-        return {"moved": len(answer.moved), "cosine_before": answer.before / len(answer.order),
-                "cosine": answer.score / len(answer.order), "assign_seconds": answer.seconds,
-                "zero_features": answer.zero_features, "certified": answer.certified}  # fmt: skip
+        c = len(answer.order)
+        return {
+            "moved": len(answer.moved),  # type: ignore[arg-type]  # reassign compares with the map in force
+            "cosine_before": answer.before / c,  # type: ignore[operator]
+            "cosine": answer.score / c,
+            "assign_seconds": answer.seconds,
+            "zero_features": answer.zero_features,
+            "certified": answer.certified,
+        }

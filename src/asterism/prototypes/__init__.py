@@ -46,8 +46,12 @@ class Prototypes:
         if len(points) < 2:
             raise ValueError(f"Prototypes: {len(points)} rows came, must be at least 2")
         bound, source = bounds.best_bound(*points.shape)
-        for name, value in (("points", points), ("max_cosine", energy.max_cosine(points)),
-                            ("bound", bound), ("bound_source", source)):  # fmt: skip
+        for name, value in (
+            ("points", points),
+            ("max_cosine", energy.max_cosine(points)),
+            ("bound", bound),
+            ("bound_source", source),
+        ):
             object.__setattr__(self, name, value)
 
     @property
@@ -68,8 +72,10 @@ class Prototypes:
 
     def __str__(self) -> str:
         quality = "optimal" if self.optimal else f"gap {self.gap:.6f}"
-        return (f"{self.points.shape[0]} x {self.points.shape[1]}, {self.construction}: "
-                f"max cosine {self.max_cosine:.6f}, bound {self.bound:.6f} ({self.bound_source}), {quality}")  # fmt: skip
+        return (
+            f"{self.points.shape[0]} x {self.points.shape[1]}, {self.construction}: "
+            f"max cosine {self.max_cosine:.6f}, bound {self.bound:.6f} ({self.bound_source}), {quality}"
+        )
 
     __repr__ = __str__
 
@@ -84,8 +90,17 @@ class Prototypes:
         return cls(tensors["points"], metadata.get("construction", "unknown"), metadata.get("seed", 0))
 
 
-def make_prototypes(num_prototypes: int, dim: int, *, kind: str = "auto", seed: int = 0, seconds: float | None = None,
-                    subset: int | None = None, cache: bool = True, progress: bool = False) -> Prototypes:  # fmt: skip
+def make_prototypes(
+    num_prototypes: int,
+    dim: int,
+    *,
+    kind: str = "auto",
+    seed: int = 0,
+    seconds: float | None = None,
+    subset: int | None = None,
+    cache: bool = True,
+    progress: bool = False,
+) -> Prototypes:
     """K well-spread unit vectors in d dimensions.
 
     kind      "auto": exact where mathematics knows the optimum (circle, simplex for d >= K - 1, orthoplex for K <= 2d),
@@ -134,11 +149,17 @@ def _check(num: int, dim: int, kind: str, seed: int, seconds: float | None, subs
         if not isinstance(value, int) or isinstance(value, bool) or value < low:
             raise ValueError(f"make_prototypes: {name} came as {value!r}, must be an integer of at least {low}")
     if dim == 1 and num > 2:
-        raise ValueError(f"make_prototypes: {num} prototypes in 1 dimension, which has room for 2 (+1 and -1): use dim >= 2")
+        raise ValueError(
+            f"make_prototypes: {num} prototypes in 1 dimension, which has room for 2 (+1 and -1): use dim >= 2"
+        )
     if kind not in KINDS:
         raise unknown("kind of prototypes", kind, KINDS)
     if seconds is not None and not seconds > 0:
-        raise ValueError(f"make_prototypes: seconds came as {seconds!r}, must be positive, or None for a fixed number of starts")
+        raise ValueError(
+            f"make_prototypes: seconds came as {seconds!r}, must be positive, or None for a fixed number of starts"
+        )
     if subset is not None and (kind != "gaussian-potential" or not 1 <= subset <= num):
-        raise ValueError(f"make_prototypes: subset={subset} with kind {kind!r}, must be 1..{num} "
-                         "and goes with kind='gaussian-potential' alone")  # fmt: skip
+        raise ValueError(
+            f"make_prototypes: subset={subset} with kind {kind!r}, must be 1..{num} "
+            "and goes with kind='gaussian-potential' alone"
+        )

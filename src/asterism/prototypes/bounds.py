@@ -11,15 +11,19 @@ Levenshtein: K points with all cosines <= s number at most L(d, s), where, for t
 Gegenbauer polynomials of dimension d scaled to P_k(1) = 1 and t_k^{ij} the largest zero of the Jacobi polynomial
 P_k^{(a + i, a + j)}, a = (d - 3) / 2,
 
-    L_{2k-1}(d, s) = C(k+d-3, k-1) [ (2k+d-3)/(d-1) - (P_{k-1} - P_k)(s) / ((1-s) P_k(s)) ],  t_{k-1}^{11} <= s <= t_k^{10}
-    L_{2k}  (d, s) = C(k+d-2, k)   [ (2k+d-1)/(d-1) - (1+s)(P_k - P_{k+1})(s) / ((1-s)(P_k + P_{k+1})(s)) ],  t_k^{10} <= s <= t_k^{11}
+    L_{2k-1}(d, s) = C(k+d-3, k-1) [ (2k+d-3)/(d-1) - (P_{k-1} - P_k)(s) / ((1-s) P_k(s)) ],
+        for t_{k-1}^{11} <= s <= t_k^{10}
+    L_{2k}  (d, s) = C(k+d-2, k)   [ (2k+d-1)/(d-1) - (1+s)(P_k - P_{k+1})(s) / ((1-s)(P_k + P_{k+1})(s)) ],
+        for t_k^{10} <= s <= t_k^{11}
 
 L grows with s, so K points have a cosine of at least the s with L(d, s) = K.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from functools import partial
 
 EXACT = 1e-9  # a set whose largest cosine meets a bound to this is called optimal
 
@@ -70,10 +74,10 @@ def levenshtein(num: int, dim: int) -> float:
     def largest_zero(k: int, i: int, j: int) -> float:
         return float(roots_jacobi(k, a + i, a + j)[0][-1])
 
-    k, low = 2, 0.0  # t_1^{11} = 0, where L = 2 dim
-    while True:
-        for L, high in ((odd, largest_zero(k, 1, 0)), (even, largest_zero(k, 1, 1))):
-            if L(k, high) >= num:
-                return brentq(lambda s: L(k, s) - num, low, high, xtol=1e-15, rtol=1e-14) if L(k, low) < num else low
+    low = 0.0  # t_1^{11}, where L = 2 dim
+    for k in itertools.count(2):
+        for L, high in ((partial(odd, k), largest_zero(k, 1, 0)), (partial(even, k), largest_zero(k, 1, 1))):
+            if L(high) >= num:
+                return brentq(lambda s, L=L: L(s) - num, low, high, xtol=1e-15, rtol=1e-14) if L(low) < num else low
             low = high
-        k += 1
+    return low  # never reached: L grows without end

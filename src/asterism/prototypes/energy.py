@@ -17,7 +17,6 @@ As printed, the sum keeps i = j. The subset is all K rows by default (section 4.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import time
 from collections.abc import Callable, Iterator
 
@@ -62,18 +61,17 @@ def threads_for(work: float) -> Iterator[None]:
 def anneal(num: int, dim: int, seed: int, seconds: float | None, progress: Progress) -> Tensor:
     """The best of several annealed starts: a fixed number that falls with K^2 d, or as many as fit in `seconds`."""
     if num > DENSE_LIMIT:
-        raise ValueError(f"make_prototypes: {num} points need {num**2 * 16 / 2**30:.0f} GiB for their cosines, at most "
-                         f"{DENSE_LIMIT} can be optimised: use fewer points, or a dimension of at least {(num + 1) // 2}, "
-                         "where an exact solution exists")  # fmt: skip
+        raise ValueError(
+            f"make_prototypes: {num} points need {num**2 * 16 / 2**30:.0f} GiB for their cosines, at most "
+            f"{DENSE_LIMIT} can be optimised: use fewer points, or a dimension of at least {(num + 1) // 2}, "
+            "where an exact solution exists"
+        )
     work = float(num) ** 2 * dim
     starts = int(min(16, max(1, 2e7 // work)))
     iterations = 60 if work < 2e8 else 30
-    began, best, best_cosine = time.monotonic(), torch.empty(0), torch.inf
+    began, start, best, best_cosine = time.monotonic(), 0, torch.empty(0), torch.inf
     with threads_for(work):
-        for start in itertools.count():
-            enough = start >= starts if seconds is None else time.monotonic() - began > seconds
-            if enough and start:
-                return best
+        while not start or (start < starts if seconds is None else time.monotonic() - began < seconds):
             points = random_points(num, dim, torch.Generator().manual_seed(seed * 1_000_003 + start))
             for stage, t in enumerate(TEMPERATURES):
                 points = _minimise(points, t, iterations)
@@ -81,6 +79,8 @@ def anneal(num: int, dim: int, seed: int, seconds: float | None, progress: Progr
             cosine = max_cosine(points)
             if cosine < best_cosine:
                 best, best_cosine = points, cosine
+            start += 1
+    return best
 
 
 def _minimise(points: Tensor, t: float, iterations: int) -> Tensor:
@@ -101,14 +101,19 @@ def _minimise(points: Tensor, t: float, iterations: int) -> Tensor:
         x.grad.copy_((pull - (pull * w).sum(dim=1, keepdim=True) * w) / length)  # type: ignore[union-attr]
         return top + (total / 2).log() / t
 
-    torch.optim.LBFGS([x], max_iter=iterations, history_size=10, line_search_fn="strong_wolfe",
-                      tolerance_grad=1e-9, tolerance_change=1e-12).step(energy)  # fmt: skip
+    torch.optim.LBFGS(
+        [x],
+        max_iter=iterations,
+        history_size=10,
+        line_search_fn="strong_wolfe",
+        tolerance_grad=1e-9,
+        tolerance_change=1e-12,
+    ).step(energy)
     x = x.detach()
     return x / torch.linalg.vector_norm(x, dim=1, keepdim=True)
 
 
-def gaussian_potential(num: int, dim: int, seed: int, subset: int | None = None,
-                       progress: Progress = print) -> Tensor:  # fmt: skip
+def gaussian_potential(num: int, dim: int, seed: int, subset: int | None = None, progress: Progress = print) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     w = random_points(num, dim, generator)
     with threads_for(float(num) ** 2 * dim):

@@ -31,9 +31,11 @@ def cached(name: str, make: Callable[[], Tensor]) -> Tensor:
     path = cache_folder() / f"{name}-r{RECIPE}.safetensors"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = open(path.with_suffix(".lock"), "w")
+        lock = open(path.with_suffix(".lock"), "w")  # noqa: SIM115 (closed below)
     except OSError as error:
-        warnings.warn(f"prototypes are not cached: {error}; set ASTERISM_CACHE to a folder that can be written", stacklevel=3)
+        warnings.warn(
+            f"prototypes are not cached: {error}; set ASTERISM_CACHE to a folder that can be written", stacklevel=3
+        )
         return make()
     with lock, _held(lock.fileno()):
         if path.exists():

@@ -54,25 +54,40 @@ class RunRecord:
 
 
 def read_run(folder: str | Path) -> RunRecord:
+    """Whatever a run has written so far; a ValueError where no run is."""
     folder = Path(folder)
     if not (folder / "config.json").is_file():
         what = "does not exist" if not folder.exists() else "is a file" if folder.is_file() else "holds no config.json"
-        raise ValueError(f"read_run: {folder} {what}, must be the folder of a run: give what `asterism train` wrote, as runs/NAME")
+        raise ValueError(
+            f"read_run: {folder} {what}, must be the folder of a run: give what `asterism train` wrote, as runs/NAME"
+        )
     config, about = _json(folder / "config.json"), _json(folder / "run.json") or {}
     if not config or "method" not in config:
-        raise ValueError(f"read_run: {folder / 'config.json'} names no method, must be what a run wrote: give a run's folder")
+        raise ValueError(
+            f"read_run: {folder / 'config.json'} names no method, must be what a run wrote: give a run's folder"
+        )
     maps = _lines(folder / "map.jsonl")
     last: dict[int, int] = {}
     for entry in maps:
         last.update(zip(entry["labels"], entry["stars"], strict=True))
     order = [last[label] for label in sorted(last)]
     names = about.get("data", {}).get("names") or [str(label) for label in sorted(last)]
-    return RunRecord(folder, config, about, names, _table(folder / "metrics.csv"), maps,
-                     _json(folder / "result.json"), maps[0]["stars"] if maps else [], order)  # fmt: skip
+    return RunRecord(
+        folder,
+        config,
+        about,
+        names,
+        _table(folder / "metrics.csv"),
+        maps,
+        _json(folder / "result.json"),
+        maps[0]["stars"] if maps else [],
+        order,
+    )
 
 
-def write_page(runs: list[Path], output: Path, *, title: str, rows: list[dict[str, str]] | None = None,
-               sphere: Path | None = None) -> None:  # fmt: skip
+def write_page(
+    runs: list[Path], output: Path, *, title: str, rows: list[dict[str, str]] | None = None, sphere: Path | None = None
+) -> None:
     """One page that compares `runs`.
 
     rows    {"method", "note"}: what has no run, and why; stands in the table
@@ -111,7 +126,9 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     """Whole lines alone: one is added at a time, and a run may have died over it."""
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
+    return [
+        json.loads(line) for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")
+    ]
 
 
 def _table(path: Path) -> list[dict[str, Any]]:
@@ -136,8 +153,16 @@ def _value(text: str) -> float | bool | None:
 
 def _setting(records: list[RunRecord]) -> str:
     """What all runs have in common."""
-    texts = {"data": "{}", "classes": "{} classes", "backbone": "{}", "width": "width {}", "dim": "{} dimensions",
-             "epochs": "{} epochs", "batch_size": "batches of {}", "seed": "seed {}"}  # fmt: skip
+    texts = {
+        "data": "{}",
+        "classes": "{} classes",
+        "backbone": "{}",
+        "width": "width {}",
+        "dim": "{} dimensions",
+        "epochs": "{} epochs",
+        "batch_size": "batches of {}",
+        "seed": "seed {}",
+    }
     values = [{**record.config, "classes": len(record.names) or None} for record in records]
     common = {key: values[0].get(key) for key in texts if all(v.get(key) == values[0].get(key) for v in values)}
     return ", ".join(texts[key].format(value) for key, value in common.items() if value is not None)
@@ -148,14 +173,20 @@ def _comparison(records: list[RunRecord], notes: list[dict[str, str]]) -> str:
     for note in notes:
         if set(note) != {"method", "note"}:
             raise ValueError(f"write_page: a row came with {sorted(note)}, must have 'method' and 'note'")
-        lines.append(f'<tr><th scope="row">{escape(note["method"])}</th><td colspan="4">{escape(note["note"])}</td></tr>')
-    return """<h2>Comparison</h2>
+        lines.append(
+            f'<tr><th scope="row">{escape(note["method"])}</th><td colspan="4">{escape(note["note"])}</td></tr>'
+        )
+    return (
+        """<h2>Comparison</h2>
 <p>Accuracy is that on the test split, scored once at the end. The head is what turns a feature into a class: its trainable
 parameters, the time it adds to a training step, and how many labels changed their star at each re-assignment.</p>
 <table>
 <thead><tr><th>Method</th><th>Test accuracy</th><th>Head parameters</th><th>Head time a step</th><th>Labels moved</th></tr></thead>
 <tbody>
-""" + "\n".join(lines) + "\n</tbody></table>"  # fmt: skip
+"""
+        + "\n".join(lines)
+        + "\n</tbody></table>"
+    )
 
 
 def _row(record: RunRecord, name: str) -> str:
@@ -164,7 +195,11 @@ def _row(record: RunRecord, name: str) -> str:
     cells = {
         "Test accuracy": _shown(result.get("accuracy"), ".2%"),
         "Head parameters": _shown(result.get("head_parameters"), ","),
-        "Head time a step": "–" if seconds is None else f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} µs",
+        "Head time a step": "–"
+        if seconds is None
+        else f"{seconds * 1e3:.2f} ms"
+        if seconds >= 1e-3
+        else f"{seconds * 1e6:.0f} µs",
         "Labels moved": _moves(record),
     }
     missing = _missing(record)
@@ -203,9 +238,8 @@ def _spark(values: list[int]) -> str:
     """Bars as high as the values; the numbers stand beside them, so it is decoration to a screen reader."""
     top = max(1, *values)
     bars = "".join(f"M{k} 10V{10 - 10 * v / top:.1f}h.8V10z" for k, v in enumerate(values))
-    return (
-        f'<svg class="spark" viewBox="0 0 {len(values)} 10" preserveAspectRatio="none" aria-hidden="true"><path d="{bars}"/></svg>'
-    )
+    box = f'viewBox="0 0 {len(values)} 10" preserveAspectRatio="none"'
+    return f'<svg class="spark" {box} aria-hidden="true"><path d="{bars}"/></svg>'
 
 
 def _curves(records: list[RunRecord]) -> str:
@@ -223,8 +257,9 @@ def _timeline(record: RunRecord, name: str) -> str:
     if not any(moved):
         return ""
     one = len(moved) == 1
-    counts = f"{moved[0]:,} of {len(record.last):,} labels moved at the " + ("only re-assignment" if one else
-             f"first re-assignment, {moved[-1]:,} at the latest, number {len(moved):,}")  # fmt: skip
+    counts = f"{moved[0]:,} of {len(record.last):,} labels moved at the " + (
+        "only re-assignment" if one else f"first re-assignment, {moved[-1]:,} at the latest, number {len(moved):,}"
+    )
     return f"""<h2>Who moved when: {escape(name)}</h2>
 <p>{counts}. The mean cosine between class means and their stars jumps where labels move, and follows the training in between.
 Below, a mark stands for a label that changed its star.</p>
@@ -238,7 +273,9 @@ def _sphere(record: RunRecord) -> str:
     data = {
         "stars": [[round(x, 4) for x in star] for star in record.stars.tolist()],
         "names": [plots.short_name(name) for name in record.names],
-        "maps": [{key: entry.get(key) for key in ("labels", "stars", "cosine_before", "cosine")} for entry in record.maps],
+        "maps": [
+            {key: entry.get(key) for key in ("labels", "stars", "cosine_before", "cosine")} for entry in record.maps
+        ],
     }
     text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")  # a name cannot end the script
     return f"""<h2>The sphere</h2>
@@ -262,10 +299,13 @@ def _origins(records: list[RunRecord]) -> str:
     for record, name in zip(records, plots.run_names(records), strict=True):
         about = record.about
         facts = {
-            "folder": str(record.folder), "command": " ".join(about.get("command", [])), "commit": about.get("commit"),
-            "machine": about.get("machine"), "Python": about.get("python"),
+            "folder": str(record.folder),
+            "command": " ".join(about.get("command", [])),
+            "commit": about.get("commit"),
+            "machine": about.get("machine"),
+            "Python": about.get("python"),
             "versions": ", ".join(f"{k} {v}" for k, v in about.get("versions", {}).items()),
-        }  # fmt: skip
+        }
         text = "; ".join(f"{key}: {value}" for key, value in facts.items() if value)
         parts.append(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>")
     return "<details><summary>Where these figures come from</summary>\n<dl>" + "\n".join(parts) + "</dl></details>"
@@ -278,7 +318,9 @@ def _picture(figure: Figure, description: str) -> str:
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "asterism"}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph .* missing from font")  # the reader's fonts draw the text
-        figure.savefig(buffer, format="svg", transparent=True, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+        figure.savefig(
+            buffer, format="svg", transparent=True, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        )
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     own = f"p{zlib.crc32(svg.encode()):08x}-"  # several pictures on a page must not share identifiers

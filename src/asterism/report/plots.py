@@ -45,7 +45,11 @@ def prototypes_figure(prototypes: Prototypes) -> Figure:
     right.plot(np.arange(1, len(angles) + 1), angles, color=BLUE, linewidth=2)
     right.axhline(most, color="black", linestyle="--", label=f"bound on the smallest, {most:.2f}°")
     pad = max(1.0, 0.1 * (max(angles[-1], most) - angles[0]))
-    right.set(xlabel="star, by angle", ylabel="angle to the nearest star (°)", ylim=(angles[0] - pad, max(angles[-1], most) + pad))
+    right.set(
+        xlabel="star, by angle",
+        ylabel="angle to the nearest star (°)",
+        ylim=(angles[0] - pad, max(angles[-1], most) + pad),
+    )
     for axes in (left, right):
         axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     figure.suptitle(_plain(str(prototypes)), fontsize=9)
@@ -61,9 +65,14 @@ def histogram_text(prototypes: Prototypes, width: int = 60) -> str:
      -0.25 ████████████████████    10 ◂ bound, largest
     """
     step, low, counts, _ = _spread(prototypes, 16)
-    rows = {name: round(round(value, 9) / step) - low for name, value in
-            (("bound", prototypes.bound), ("largest", prototypes.max_cosine))}  # fmt: skip
-    marks = [" ◂ " + ", ".join(name for name in rows if rows[name] == k) if k in rows.values() else "" for k in range(len(counts))]
+    rows = {
+        name: round(round(value, 9) / step) - low
+        for name, value in (("bound", prototypes.bound), ("largest", prototypes.max_cosine))
+    }
+    marks = [
+        " ◂ " + ", ".join(name for name in rows if rows[name] == k) if k in rows.values() else ""
+        for k in range(len(counts))
+    ]
     digits = max(5, len(f"{counts.max():,}"))
     room = max(1, width - 8 - digits - max(map(len, marks)))
     lines = [f"cosine {'':{room}} {'pairs':>{digits}}"]
@@ -79,9 +88,12 @@ def curves_figure(runs: list[RunRecord]) -> Figure:
     for k, (run, name) in enumerate(zip(runs, run_names(runs), strict=True)):
         epochs = [row["epoch"] for row in run.metrics]
         look: dict[str, Any] = {
-            "color": COLOURS[k % len(COLOURS)], "marker": MARKERS[k % len(MARKERS)], "markersize": 4,
-            "markevery": max(1, len(epochs) // 10), "linestyle": ("-", "--", ":")[k // len(COLOURS) % 3],
-        }  # fmt: skip
+            "color": COLOURS[k % len(COLOURS)],
+            "marker": MARKERS[k % len(MARKERS)],
+            "markersize": 4,
+            "markevery": max(1, len(epochs) // 10),
+            "linestyle": ("-", "--", ":")[k // len(COLOURS) % 3],
+        }
         upper.plot(epochs, [100 * row["val_accuracy"] for row in run.metrics], label=_plain(name), **look)
         lower.plot(epochs, [row["loss"] for row in run.metrics], **look)
     upper.set(ylabel="validation accuracy (%)", ylim=(0, None))
@@ -95,8 +107,10 @@ def timeline_figure(run: RunRecord) -> Figure:
     """Who moved when. Labels are sorted by their last move, so that the edge of the marks shows them come to rest."""
     moves = run.maps[1:]
     if not moves:
-        raise ValueError(f"timeline_figure: no label of {run.folder} was ever re-assigned, must be at least once: "
-                         "give a run of asterism or dl2pa that has come to its first re-assignment")  # fmt: skip
+        raise ValueError(
+            f"timeline_figure: no label of {run.folder} was ever re-assigned, must be at least once: "
+            "give a run of asterism or dl2pa that has come to its first re-assignment"
+        )
     labels = len(run.last)
     moved = np.zeros((labels, len(moves)))
     for column, entry in enumerate(moves):
@@ -113,8 +127,14 @@ def timeline_figure(run: RunRecord) -> Figure:
     cosine.plot(np.repeat(np.arange(1, len(moves) + 1), 2), saw, color=RED)
     cosine.set(ylabel="mean cosine")
     image = np.where(moved[by_rest], 1.0, np.nan)  # NaN stays transparent, whatever the ground
-    grid.imshow(image, aspect="auto", interpolation="none", origin="lower", extent=(0.5, len(moves) + 0.5, -0.5, labels - 0.5),
-                cmap=_one_colour(BLUE))  # fmt: skip
+    grid.imshow(
+        image,
+        aspect="auto",
+        interpolation="none",
+        origin="lower",
+        extent=(0.5, len(moves) + 0.5, -0.5, labels - 0.5),
+        cmap=_one_colour(BLUE),
+    )
     grid.set(xlabel="re-assignment", ylabel="labels,\nby last move")
     grid.xaxis.get_major_locator().set_params(integer=True)
     if labels <= NAMED:
@@ -137,11 +157,26 @@ def sphere_figure(run: RunRecord) -> Figure:
         if first != last:
             _arrow(axes, _great_circle(points[first], points[last]))
     for star, (x, y, z) in enumerate(points):
-        axes.plot(x, y, "o", color=BLUE, markersize=8 if z > 0 else 5, fillstyle="full" if z > 0 else "none",
-                  alpha=1 if z > 0 else 0.5, zorder=3)  # fmt: skip
+        axes.plot(
+            x,
+            y,
+            "o",
+            color=BLUE,
+            markersize=8 if z > 0 else 5,
+            fillstyle="full" if z > 0 else "none",
+            alpha=1 if z > 0 else 0.5,
+            zorder=3,
+        )
         for label in (k for k, s in enumerate(run.last) if s == star):
-            axes.annotate(_plain(short_name(run.names[label])), (x, y), (5, 5), textcoords="offset points",
-                          fontsize=14 if z > 0 else 10, alpha=1 if z > 0 else 0.55, zorder=4)  # fmt: skip
+            axes.annotate(
+                _plain(short_name(run.names[label])),
+                (x, y),
+                (5, 5),
+                textcoords="offset points",
+                fontsize=14 if z > 0 else 10,
+                alpha=1 if z > 0 else 0.55,
+                zorder=4,
+            )
     return figure
 
 
@@ -149,8 +184,10 @@ def _check_sphere(run: RunRecord) -> Tensor:
     """The stars (K, 3) of a run that a sphere can be drawn of, or a ValueError."""
     if run.stars is None or run.stars.shape[1] != 3 or not run.last:
         came = "no fixed stars in a checkpoint" if run.stars is None else f"stars in {run.stars.shape[1]} dimensions"
-        raise ValueError(f"sphere: {run.folder} holds {came}, must hold some in 3: give a run trained with --dim 3, "
-                         "a method with fixed stars, and at least one epoch done")  # fmt: skip
+        raise ValueError(
+            f"sphere: {run.folder} holds {came}, must hold some in 3: give a run trained with --dim 3, "
+            "a method with fixed stars, and at least one epoch done"
+        )
     return run.stars
 
 

@@ -27,8 +27,10 @@ class Prediction:
         rows = []
         for i, label in enumerate(self.labels):
             others = ", ".join(f"{name} {p:.1%}" for name, p in self.nearest[i])
-            rows.append(f"{label}  {self.probabilities[i, self.indices[i]]:.1%}  cosine {self.cosines[i, self.indices[i]]:.3f}  "
-                        f"then {others}")  # fmt: skip
+            rows.append(
+                f"{label}  {self.probabilities[i, self.indices[i]]:.1%}  cosine {self.cosines[i, self.indices[i]]:.3f}  "
+                f"then {others}"
+            )
         return "\n".join(rows)
 
 
@@ -36,7 +38,11 @@ class Predictor:
     """`Predictor.load(run).predict(images)`; images are paths, PIL images, or arrays and tensors (H, W, C) of uint8 or 0..1."""
 
     def __init__(self, checkpoint: Checkpoint, device: str | torch.device = "cpu") -> None:
-        self.info, self.temperature, self.device = checkpoint.info, checkpoint.progress.temperature, torch.device(device)
+        self.info, self.temperature, self.device = (
+            checkpoint.info,
+            checkpoint.progress.temperature,
+            torch.device(device),
+        )
         self.model = checkpoint.model().to(self.device).eval()
         self.mean, self.deviation = (torch.tensor(v, device=self.device) for v in (self.info.mean, self.info.deviation))
 
@@ -57,8 +63,10 @@ class Predictor:
         probabilities = (torch.cat(logits) / self.temperature).softmax(dim=1)
         top = probabilities.topk(min(1 + others, probabilities.shape[1]), dim=1)
         names = self.info.names
-        nearest = [[(names[j], p) for j, p in zip(row[1:], values[1:], strict=True)]
-                   for row, values in zip(top.indices.tolist(), top.values.tolist(), strict=True)]  # fmt: skip
+        nearest = [
+            [(names[j], p) for j, p in zip(row[1:], values[1:], strict=True)]
+            for row, values in zip(top.indices.tolist(), top.values.tolist(), strict=True)
+        ]
         first = top.indices[:, 0]
         return Prediction([names[j] for j in first.tolist()], first, torch.cat(cosines), probabilities, nearest)
 
@@ -73,8 +81,8 @@ class Predictor:
     def _cosines(self, features: Tensor, logits: Tensor) -> Tensor:
         if not self.model.method.on_sphere:
             return logits
-        weight = self.model.method.head.weight if hasattr(self.model.method, "head") else self.model.method.weight
-        return unit(features) @ unit(weight).T
+        directions: Any = getattr(self.model.method, "head", self.model.method)
+        return unit(features) @ unit(directions.weight).T
 
     def _features(self, images: Any, batch_size: int = 256) -> Any:
         if isinstance(images, (str, Path)) or not isinstance(images, (Sequence, np.ndarray, Tensor)):
@@ -96,8 +104,10 @@ class Predictor:
         if x.ndim == 2 and len(self.info.shape) == 3:
             x = x[..., None]
         if tuple(x.shape) != self.info.shape or not x.is_floating_point():
-            raise ValueError(f"Predictor: an input of shape {tuple(x.shape)} and type {x.dtype} came, must be {self.info.shape}, "
-                             "uint8 or floating point (images 0..1)")  # fmt: skip
+            raise ValueError(
+                f"Predictor: an input of shape {tuple(x.shape)} and type {x.dtype} came, must be {self.info.shape}, "
+                "uint8 or floating point (images 0..1)"
+            )
         if not x.isfinite().all():
             raise ValueError("Predictor: an input holds NaN or infinity")
         return x.float()

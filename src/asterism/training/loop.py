@@ -54,9 +54,17 @@ def train(config: TrainConfig, *, data: Dataset | None = None, quiet: bool = Fal
     folder = config.folder()
     config, fresh = _claim(config, folder)
     if data is None:
-        data = load_data(config.data, root=config.data_root, num_classes=config.num_classes, image_size=config.image_size,
-                         label_column=config.label_column, validation=config.validation, seed=config.seed,
-                         skip_broken=config.skip_broken, progress=console.update)  # fmt: skip
+        data = load_data(
+            config.data,
+            root=config.data_root,
+            num_classes=config.num_classes,
+            image_size=config.image_size,
+            label_column=config.label_column,
+            validation=config.validation,
+            seed=config.seed,
+            skip_broken=config.skip_broken,
+            progress=console.update,
+        )
     if config.batch_size > len(data.train):
         raise ValueError(
             f"batch_size {config.batch_size} is more than the {len(data.train)} training samples of {data.name}: lower it"
@@ -70,7 +78,9 @@ def train(config: TrainConfig, *, data: Dataset | None = None, quiet: bool = Fal
     model = Model(config, info)
     if config.channels_last and len(info.shape) == 3:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    fabric = Fabric(accelerator=config.device, devices=1, precision="bf16-mixed" if config.precision == "bf16" else "32-true")
+    fabric = Fabric(
+        accelerator=config.device, devices=1, precision="bf16-mixed" if config.precision == "bf16" else "32-true"
+    )
     model.to(device)
     optimizer = make_optimizer(config, model)
     network, optimizer = fabric.setup(model, optimizer)
@@ -130,8 +140,10 @@ def train(config: TrainConfig, *, data: Dataset | None = None, quiet: bool = Fal
                     seen += len(batch.labels)
                     rate = (step + 1 - first_step) * config.batch_size / (time.monotonic() - epoch_began)
                     left = ((config.epochs - epoch) * steps - step - 1) * config.batch_size / rate
-                    console.update(f"epoch {epoch + 1}/{config.epochs} step {step + 1}/{steps}  loss {losses[step].item():.4f}  "
-                                   f"accuracy {hits / seen:.1%}  {rate:,.0f} images/s  {_clock(left)} left")  # fmt: skip
+                    console.update(
+                        f"epoch {epoch + 1}/{config.epochs} step {step + 1}/{steps}  loss {losses[step].item():.4f}  "
+                        f"accuracy {hits / seen:.1%}  {rate:,.0f} images/s  {_clock(left)} left"
+                    )
                 if reassigning:
                     moves = model.method.after_epoch()
                     record.map(model, epoch + 1, k + 1, moves)
@@ -144,11 +156,22 @@ def train(config: TrainConfig, *, data: Dataset | None = None, quiet: bool = Fal
 
             scores = evaluate(model, val, console)
             progress.temperature = fit_temperature(scores)
-            row = {"epoch": epoch + 1, "step": (epoch + 1) * steps, "loss": progress.loss_sum / steps, "accuracy": hits / max(1, seen),
-                   "val_accuracy": scores.accuracy, "val_loss": scores.loss, "temperature": progress.temperature,
-                   "lr": optimizer.param_groups[0]["lr"], "images_per_second": rate, **moves}  # fmt: skip
+            row = {
+                "epoch": epoch + 1,
+                "step": (epoch + 1) * steps,
+                "loss": progress.loss_sum / steps,
+                "accuracy": hits / max(1, seen),
+                "val_accuracy": scores.accuracy,
+                "val_loss": scores.loss,
+                "temperature": progress.temperature,
+                "lr": optimizer.param_groups[0]["lr"],
+                "images_per_second": rate,
+                **moves,
+            }
             better = scores.accuracy > progress.best_accuracy or scores.count == 0
-            progress = Progress(epoch + 1, 0, 0.0, scores.accuracy if better else progress.best_accuracy, progress.temperature)
+            progress = Progress(
+                epoch + 1, 0, 0.0, scores.accuracy if better else progress.best_accuracy, progress.temperature
+            )
             record.metrics(row)
             save("last.safetensors")
             if better:
@@ -161,10 +184,23 @@ def train(config: TrainConfig, *, data: Dataset | None = None, quiet: bool = Fal
     done = progress.epoch == config.epochs
     if stop.signal and not done:
         console.line(f"interrupted; everything is saved. Go on with: asterism train --run-dir {folder} --resume")
-    test = evaluate(model, Batches(data.test, info.mean, info.deviation, device, Augment(), config.seed), console) if done else None
-    result = Result(folder, progress.epoch, not done, scores.accuracy, test.accuracy if test else None, test.loss if test else None,
-                    progress.temperature, sum(p.numel() for p in model.method.parameters()),
-                    head_seconds(model, config.batch_size, device), progress.seconds)  # fmt: skip
+    test = (
+        evaluate(model, Batches(data.test, info.mean, info.deviation, device, Augment(), config.seed), console)
+        if done
+        else None
+    )
+    result = Result(
+        folder,
+        progress.epoch,
+        not done,
+        scores.accuracy,
+        test.accuracy if test else None,
+        test.loss if test else None,
+        progress.temperature,
+        sum(p.numel() for p in model.method.parameters()),
+        head_seconds(model, config.batch_size, device),
+        progress.seconds,
+    )
     if done:
         files.write_text(folder / "result.json", json.dumps({**asdict(result), "run_dir": str(folder)}, indent=1))
     return result
@@ -187,8 +223,13 @@ def make_optimizer(config: TrainConfig, model: Model) -> torch.optim.Optimizer:
     lr = config.lr or 0.0
     if config.optimizer == "adamw":
         return torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=config.weight_decay)
-    return torch.optim.SGD(model.parameters(), lr=lr, momentum=config.momentum, nesterov=config.momentum > 0,
-                           weight_decay=config.weight_decay)  # fmt: skip
+    return torch.optim.SGD(
+        model.parameters(),
+        lr=lr,
+        momentum=config.momentum,
+        nesterov=config.momentum > 0,
+        weight_decay=config.weight_decay,
+    )
 
 
 def learning_rate(config: TrainConfig, step: int, total: int, steps_per_epoch: int) -> float:
@@ -218,8 +259,23 @@ def learning_rate(config: TrainConfig, step: int, total: int, steps_per_epoch: i
 class Record:
     """metrics.csv, TensorBoard and map.jsonl. What lies behind the checkpoint that a run goes on from is cut off first."""
 
-    FIELDS = ("epoch", "step", "loss", "accuracy", "val_accuracy", "val_loss", "temperature", "lr", "images_per_second", "moved",
-              "cosine_before", "cosine", "assign_seconds", "zero_features", "certified")  # fmt: skip
+    FIELDS = (
+        "epoch",
+        "step",
+        "loss",
+        "accuracy",
+        "val_accuracy",
+        "val_loss",
+        "temperature",
+        "lr",
+        "images_per_second",
+        "moved",
+        "cosine_before",
+        "cosine",
+        "assign_seconds",
+        "zero_features",
+        "certified",
+    )
 
     def __init__(self, folder: Path, progress: Progress, steps: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -290,8 +346,10 @@ def _claim(config: TrainConfig, folder: Path) -> tuple[TrainConfig, bool]:
         elif f.name in ("run_dir", "resume", "device") or asked == getattr(default, f.name) or asked == was:
             continue
         if asked:
-            raise ValueError(f"--resume: {f.name} came as {asked!r}, the run in {folder} was started with {was!r}: leave it out, "
-                             "or start another run")  # fmt: skip
+            raise ValueError(
+                f"--resume: {f.name} came as {asked!r}, the run in {folder} was started with {was!r}: leave it out, "
+                "or start another run"
+            )
     if (folder / "last.safetensors").exists():
         return saved, False
     for leftover in ("metrics.csv", "map.jsonl", "result.json"):
@@ -322,7 +380,8 @@ def _check_finite(losses: Tensor, epoch: int, steps: int, folder: Path) -> None:
     if len(bad):
         step = int(bad[0])
         raise FloatingPointError(
-            f"the loss is {losses[step].item()} at step {step + 1} of epoch {epoch + 1} (step {epoch * steps + step + 1} of the run): "
+            f"the loss is {losses[step].item()} at step {step + 1} of epoch {epoch + 1} "
+            f"(step {epoch * steps + step + 1} of the run): "
             f"the last good state stays in {folder}; lower --lr, or give --clip 1"
         )
 
@@ -367,8 +426,12 @@ def _clock(seconds: float) -> str:
 
 
 def _summary(row: dict[str, Any], config: TrainConfig, num_classes: int) -> str:
-    text = (f"epoch {row['epoch']}/{config.epochs}  loss {row['loss']:.4f}  accuracy {row['accuracy']:.1%}  "
-            f"validation {row['val_accuracy']:.2%}  {row['images_per_second']:,.0f} images/s")  # fmt: skip
+    text = (
+        f"epoch {row['epoch']}/{config.epochs}  loss {row['loss']:.4f}  accuracy {row['accuracy']:.1%}  "
+        f"validation {row['val_accuracy']:.2%}  {row['images_per_second']:,.0f} images/s"
+    )
     if "moved" in row:
-        text += f"  moved {row['moved']} of {num_classes}, mean cosine {row['cosine_before']:.3f} -> {row['cosine']:.3f}"
+        text += (
+            f"  moved {row['moved']} of {num_classes}, mean cosine {row['cosine_before']:.3f} -> {row['cosine']:.3f}"
+        )
     return text

@@ -48,7 +48,11 @@ def evaluate(model: Model, batches: Batches, console: Console | None = None, bat
     logits = torch.cat(kept)
     n = batches.size
     return Scores(
-        n, torch.stack(hits).sum().item() / n, torch.stack(loss).sum().item() / n, logits, batches.labels[: len(logits)].cpu()
+        n,
+        torch.stack(hits).sum().item() / n,
+        torch.stack(loss).sum().item() / n,
+        logits,
+        batches.labels[: len(logits)].cpu(),
     )
 
 
@@ -59,8 +63,12 @@ def fit_temperature(scores: Scores) -> float:
     from scipy.optimize import minimize_scalar
 
     logits = scores.logits.double()
-    found = minimize_scalar(lambda log_t: F.cross_entropy(logits / math.exp(log_t), scores.labels).item(),
-                            bounds=(-2.3, 2.3), method="bounded", options={"xatol": 1e-4})  # fmt: skip
+    found = minimize_scalar(
+        lambda log_t: F.cross_entropy(logits / math.exp(log_t), scores.labels).item(),
+        bounds=(-2.3, 2.3),
+        method="bounded",
+        options={"xatol": 1e-4},
+    )
     return math.exp(found.x)
 
 
@@ -74,6 +82,6 @@ def head_seconds(model: Model, batch_size: int, device: torch.device) -> float:
         began = time.perf_counter()
         method.loss(features, labels).backward()
         method.after_step(features.detach(), labels)
-        features.grad.sum().item()  # waits for an accelerator
+        features.grad.sum().item()  # type: ignore[union-attr]  # waits for an accelerator
         times.append(time.perf_counter() - began)
     return statistics.median(times[5:])
