@@ -58,7 +58,14 @@ def run_demo(folder: Path, quiet: bool = False) -> bool:
             return False
     console.line("\na small run on the sphere")
     sphere = TrainConfig(
-        data="glyphs", num_classes=20, dim=3, width=8, epochs=5, reassign_every="5ba", run_dir=str(folder / "sphere")
+        data="glyphs",
+        num_classes=20,
+        dim=3,
+        width=8,
+        epochs=20,
+        batch_size=32,
+        reassign_every="20ba",
+        run_dir=str(folder / "sphere"),
     )
     if train(sphere, quiet=quiet).interrupted:
         return False
@@ -100,12 +107,12 @@ def _print_table(folder: Path, results: dict[str, Result], note: str) -> None:
             table.add_row(name, "-", "-", "-", note)
             continue
         result, moved = results[method], read_run(folder / method).moved
-        shown = " ".join(str(m) for m in moved[:12]) + (" ..." if len(moved) > 12 else "")
+        shown = " ".join(str(m) for m in (moved if len(moved) < 8 else [*moved[:4], "...", *moved[-2:]]))
         table.add_row(
             name,
             f"{result.accuracy:.1%}",
             f"{result.head_parameters:,}",
             f"{1e6 * result.head_seconds:.0f}",
-            f"{shown}, {sum(moved)} in all" if moved else "-",
+            f"{shown} ({sum(moved):,} in all)" if moved else "-",
         )
     Terminal().print(table)

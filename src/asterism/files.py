@@ -44,7 +44,7 @@ def checksum(tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         t = tensors[name].detach().cpu().contiguous()
         digest.update(f"{name} {t.dtype} {tuple(t.shape)};".encode())
-        digest.update(memoryview(t.reshape(-1).view(torch.uint8).numpy()) if t.numel() else b"")
+        digest.update(t.reshape(-1).view(torch.uint8).numpy().data if t.numel() else b"")
     return digest.hexdigest()
 
 
