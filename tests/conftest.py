@@ -1,5 +1,10 @@
 """Every test gets a cache folder of its own and a fixed global seed; reference.py can be imported as `reference`."""
 
+import os
+
+# The tests are small: two threads that wait for each other make them slower, on a busy machine a hundred times.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 import pytest
 import torch
 from hypothesis import settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import logging
 import math
 import shutil
 import signal
@@ -71,16 +72,16 @@ def train(config: TrainConfig, *, data: Dataset | None = None, quiet: bool = Fal
         )
     info = DataInfo(data.shape, data.names, *data.statistics())
 
-    fabric = Fabric(accelerator=config.device, devices=1)
-    device = fabric.device
+    device = Fabric(accelerator=config.device, devices=1).device
     config = resolved(config, info, data.crop, data.flip, _computes_in_bf16(device))
     console.update(f"building {config.backbone} and {config.method} for {info.num_classes} classes")
     model = Model(config, info)
     if config.channels_last and len(info.shape) == 3:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    fabric = Fabric(
-        accelerator=config.device, devices=1, precision="bf16-mixed" if config.precision == "bf16" else "32-true"
-    )
+    with _quiet("lightning_fabric"):  # it would announce the precision, which the config says
+        fabric = Fabric(
+            accelerator=config.device, devices=1, precision="bf16-mixed" if config.precision == "bf16" else "32-true"
+        )
     model.to(device)
     optimizer = make_optimizer(config, model)
     network, optimizer = fabric.setup(model, optimizer)
@@ -411,6 +412,17 @@ def _signals() -> Iterator[_Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _own_generator(device: torch.device) -> contextlib.AbstractContextManager:
