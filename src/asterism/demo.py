@@ -18,7 +18,7 @@ from asterism.runs import TrainConfig
 from asterism.training.loop import Result, train
 
 CLASSES, DIM = 200, 16
-BUDGET: dict[str, Any] = {"backbone": "resnet8", "width": 16, "epochs": 8, "batch_size": 64, "reassign_every": "20ba"}
+BUDGET: dict[str, Any] = {"backbone": "resnet8", "width": 16, "epochs": 7, "batch_size": 64, "reassign_every": "20ba"}
 NAMES = {
     "psc-linear": "linear softmax",
     "psc-scaled": "scaled cosine softmax",
