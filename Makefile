@@ -36,14 +36,14 @@ check: env-dev  ## ruff, types, import graph, documentation build
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_house.py
-	$(BIN)/sphinx-build -q -W -b html docs docs/_build/html
+	$(BIN)/sphinx-build -q -E -W -b html docs docs/_build/html
 
 bench: env  ## the benchmarks: each prints a table of ratios measured side by side
 	$(BIN)/python benchmarks/head.py
 	$(BIN)/python benchmarks/training.py
 
 docs: env-dev  ## the documentation, as docs/_build/html/index.html
-	$(BIN)/sphinx-build -q -W -b html docs docs/_build/html
+	$(BIN)/sphinx-build -q -E -W -b html docs docs/_build/html
 
 clean:  ## remove the environment and what was built, never runs
 	rm -rf .venv docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -28,7 +28,7 @@ def as_written(app, what, name, obj, options, lines):
         elif not block.startswith(">>>"):
             block = re.sub(r"`([^`]+)`", r"``\1``", block)
         shown.append(block)
-    lines[:] = "\n\n".join(shown).splitlines() + [""]
+    lines[:] = [*"\n\n".join(shown).splitlines(), ""]
 
 
 def setup(app):

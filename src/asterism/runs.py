@@ -13,6 +13,7 @@ One checkpoint is one file: model, class means, optimizer as tensors, the rest a
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -200,6 +201,7 @@ class Progress:
     epoch: int = 0  # epochs done
     step: int = 0  # steps done in the epoch that is open
     loss_sum: float = 0.0  # over these
+    val_accuracy: float = math.nan  # after the last epoch
     best_accuracy: float = -1.0
     temperature: float = 1.0  # of the probabilities, fitted on validation
     seconds: float = 0.0  # of training, over all sessions

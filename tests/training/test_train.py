@@ -208,6 +208,13 @@ def test_a_folder_that_holds_a_run_is_left_alone(tmp_path, digits):
     assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir() if p.is_file()} == before
 
 
+def test_resuming_a_finished_run_changes_nothing(tmp_path, digits):
+    result = train(config(tmp_path / "run", epochs=1), data=digits, quiet=True)
+    before = {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir() if p.is_file()}
+    assert train(config(tmp_path / "run", epochs=1, resume=True), quiet=True) == result
+    assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir() if p.is_file()} == before
+
+
 @pytest.mark.parametrize(
     "spoil, message",
     [

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
 import json
-import logging
 import math
 import shutil
-import signal
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -23,7 +18,9 @@ from asterism.console import Console
 from asterism.data import Dataset, load_data
 from asterism.data.augment import Augment, Batch, Batches
 from asterism.runs import Checkpoint, DataInfo, Model, Progress, TrainConfig, describe, resolved, save_checkpoint
-from asterism.training.metrics import Scores, evaluate, fit_temperature, head_seconds
+from asterism.training import guards
+from asterism.training.metrics import evaluate, fit_temperature, head_seconds
+from asterism.training.record import Record
 
 LOOK = 20  # steps between two looks at the loss: each look makes an accelerator wait
 
@@ -41,6 +38,15 @@ class Result:
     head_seconds: float  # what the method adds to a step of one batch
     seconds: float
 
+    def save(self) -> None:
+        files.write_text(
+            self.run_dir / "result.json", json.dumps({**asdict(self), "run_dir": str(self.run_dir)}, indent=1)
+        )
+
+    @classmethod
+    def load(cls, folder: Path) -> Result:
+        return cls(**{**json.loads((folder / "result.json").read_text(encoding="utf-8")), "run_dir": folder})
+
     def __str__(self) -> str:
         if self.accuracy is None:
             return f"stopped after {self.epochs} epochs, validation accuracy {self.val_accuracy:.2%}"
@@ -49,11 +55,12 @@ class Result:
 
 def train(config: TrainConfig, *, data: Dataset | None = None, quiet: bool = False) -> Result:
     """Trains what the config says into its run folder. `data` spares loading a set that is at hand."""
-    from lightning_fabric import Fabric
-
     console = Console(quiet)
     folder = config.folder()
     config, fresh = _claim(config, folder)
+    if (folder / "result.json").exists():
+        console.line(f"{folder} is done already")
+        return Result.load(folder)
     if data is None:
         data = load_data(
             config.data,
@@ -66,144 +73,169 @@ def train(config: TrainConfig, *, data: Dataset | None = None, quiet: bool = Fal
             skip_broken=config.skip_broken,
             progress=console.update,
         )
+    run = _build(config, data, console)
+    progress = Progress()
+    if fresh:
+        _write_run(folder, run, data)
+    else:
+        checkpoint = Checkpoint.load(folder / "last.safetensors")
+        checkpoint.restore(run.model, run.optimizer)
+        progress = checkpoint.progress
+        console.line(f"going on in {folder} after {progress.epoch} epochs and {progress.step} steps")
+    record = Record(folder, progress, run.steps)
+    with guards.signals() as stop, guards.own_generator(run.device):
+        if fresh:
+            record.map(run.model, 0, 0, {})
+        while progress.epoch < run.config.epochs and not stop.signal:
+            row = _train_epoch(run, progress, record, stop)
+            if progress.step == run.steps:
+                _end_epoch(run, progress, record, row)
+            else:
+                _save(run, progress, "last.safetensors")
+    record.close()
+    return _finish(run, progress, data)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What stays the same from the first step to the last."""
+
+    config: TrainConfig
+    info: DataInfo
+    folder: Path
+    console: Console
+    fabric: Any
+    model: Model
+    network: Any  # the model as Fabric wraps it: under autocast
+    optimizer: Any
+    batches: Batches
+    val: Batches
+    steps: int  # an epoch
+    device: torch.device
+
+
+def _build(config: TrainConfig, data: Dataset, console: Console) -> Run:
+    from lightning_fabric import Fabric
+
     if config.batch_size > len(data.train):
         raise ValueError(
             f"batch_size {config.batch_size} is more than the {len(data.train)} training samples of {data.name}: lower it"
         )
     info = DataInfo(data.shape, data.names, *data.statistics())
-
     device = Fabric(accelerator=config.device, devices=1).device
     config = resolved(config, info, data.crop, data.flip, _computes_in_bf16(device))
     console.update(f"building {config.backbone} and {config.method} for {info.num_classes} classes")
-    model = Model(config, info)
+    model = Model(config, info).to(device)
     if config.channels_last and len(info.shape) == 3:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    with _quiet("lightning_fabric"):  # it would announce the precision, which the config says
-        fabric = Fabric(
-            accelerator=config.device, devices=1, precision="bf16-mixed" if config.precision == "bf16" else "32-true"
-        )
-    model.to(device)
-    optimizer = make_optimizer(config, model)
-    network, optimizer = fabric.setup(model, optimizer)
-
+    with guards.quiet("lightning_fabric"):  # it would announce the precision, which the config says
+        precision: Any = "bf16-mixed" if config.precision == "bf16" else "32-true"
+        fabric = Fabric(accelerator=config.device, devices=1, precision=precision)
+    network, optimizer = fabric.setup(model, make_optimizer(config, model))
     augment = Augment(config.crop or 0, bool(config.flip), config.erasing, config.mixup, config.cutmix)
     batches = Batches(data.train, info.mean, info.deviation, device, augment, config.seed)
     val = Batches(data.val, info.mean, info.deviation, device, Augment(), config.seed)
     steps = len(data.train) // config.batch_size
-    total, cadence = steps * config.epochs, config.cadence(steps)
+    return Run(config, info, config.folder(), console, fabric, model, network, optimizer, batches, val, steps, device)
 
-    progress = Progress()
-    if fresh:
-        _write_run(folder, config, info, data, model)
-    else:
-        checkpoint = Checkpoint.load(folder / "last.safetensors")
-        checkpoint.restore(model, optimizer)
-        progress = checkpoint.progress
-        console.line(f"going on in {folder} after {progress.epoch} epochs and {progress.step} steps")
-    record = Record(folder, progress, steps)
-    scores = Scores(0, math.nan, math.nan, torch.empty(0, 0), torch.empty(0, dtype=torch.int64))
-    began = time.monotonic() - progress.seconds
 
-    def save(name: str) -> None:
-        progress.seconds = time.monotonic() - began
-        save_checkpoint(folder / name, model, optimizer, progress, config, info)
+def _train_epoch(run: Run, progress: Progress, record: Record, stop: guards.Stop) -> dict[str, Any]:
+    """The steps that are left of the epoch, until it is over or the run is asked to stop. Returns its row of metrics so far."""
+    config, model, optimizer, epoch, first = run.config, run.model, run.optimizer, progress.epoch, progress.step
+    cadence, began = config.cadence(run.steps), time.monotonic()
+    losses = torch.zeros(run.steps, device=run.device)
+    row: dict[str, Any] = {"epoch": epoch + 1, "step": (epoch + 1) * run.steps}
+    hits = seen = 0
+    run.batches.start(epoch)
+    for step in range(first, run.steps):
+        k = epoch * run.steps + step
+        torch.manual_seed(config.seed * 1_000_003 + k)  # dropout: the same wherever the run was interrupted
+        for group in optimizer.param_groups:
+            group["lr"] = row["lr"] = learning_rate(config, k, run.steps * config.epochs, run.steps)
+        batch = run.batches(step, config.batch_size)
+        features = run.network(batch.inputs)
+        loss = batch_loss(model, features, batch)
+        optimizer.zero_grad()
+        run.fabric.backward(loss)
+        if config.clip is not None:
+            run.fabric.clip_gradients(run.network, optimizer, max_norm=config.clip)
+        optimizer.step()
+        after_step(model, features.detach(), batch)
+        losses[step] = loss.detach()
+        progress.step = step + 1
 
-    with _signals() as stop, _own_generator(device):
-        if fresh:
-            record.map(model, 0, 0, {})
-        for epoch in range(progress.epoch, config.epochs):
-            batches.start(epoch)
-            losses = torch.zeros(steps, device=device)
-            hits, seen, epoch_began, first_step = 0, 0, time.monotonic(), progress.step
-            moves: dict[str, Any] = {}
-            for step in range(first_step, steps):
-                k = epoch * steps + step
-                torch.manual_seed(config.seed * 1_000_003 + k)  # dropout: the same wherever the run was interrupted
-                for group in optimizer.param_groups:
-                    group["lr"] = learning_rate(config, k, total, steps)
-                batch = batches(step, config.batch_size)
-                features = network(batch.inputs)
-                loss = batch_loss(model, features, batch)
-                optimizer.zero_grad()
-                fabric.backward(loss)
-                if config.clip is not None:
-                    fabric.clip_gradients(network, optimizer, max_norm=config.clip)
-                optimizer.step()
-                after_step(model, features.detach(), batch)
-                losses[step] = loss.detach()
-                progress.step = step + 1
-
-                reassigning = (k + 1) % cadence == 0
-                if reassigning or stop.signal or step % LOOK == LOOK - 1 or step == steps - 1:
-                    _check_finite(losses[: step + 1], epoch, steps, folder)
-                    with torch.no_grad():  # one batch in LOOK: a head that touches B stars must not pay for all of them
-                        hits += int((model.method.logits(features).argmax(dim=1) == batch.labels).sum())
-                    seen += len(batch.labels)
-                    rate = (step + 1 - first_step) * config.batch_size / (time.monotonic() - epoch_began)
-                    left = ((config.epochs - epoch) * steps - step - 1) * config.batch_size / rate
-                    console.update(
-                        f"epoch {epoch + 1}/{config.epochs} step {step + 1}/{steps}  loss {losses[step].item():.4f}  "
-                        f"accuracy {hits / seen:.1%}  {rate:,.0f} images/s  {_clock(left)} left"
-                    )
-                if reassigning:
-                    moves = model.method.after_epoch()
-                    record.map(model, epoch + 1, k + 1, moves)
-                if stop.signal:
-                    break
-            progress.loss_sum += float(losses.double().sum())
-            if stop.signal and progress.step < steps:
-                save("last.safetensors")
-                break
-
-            scores = evaluate(model, val, console)
-            progress.temperature = fit_temperature(scores)
-            row = {
-                "epoch": epoch + 1,
-                "step": (epoch + 1) * steps,
-                "loss": progress.loss_sum / steps,
-                "accuracy": hits / max(1, seen),
-                "val_accuracy": scores.accuracy,
-                "val_loss": scores.loss,
-                "temperature": progress.temperature,
-                "lr": optimizer.param_groups[0]["lr"],
-                "images_per_second": rate,
-                **moves,
-            }
-            better = scores.accuracy > progress.best_accuracy or scores.count == 0
-            progress = Progress(
-                epoch + 1, 0, 0.0, scores.accuracy if better else progress.best_accuracy, progress.temperature
+        reassigning = (k + 1) % cadence == 0
+        if reassigning or stop.signal or step % LOOK == LOOK - 1 or step == run.steps - 1:
+            _check_finite(losses[: step + 1], epoch, run.steps, run.folder)
+            with torch.no_grad():  # one batch in LOOK: a head that touches B stars must not pay for all of them
+                hits += int((model.method.logits(features).argmax(dim=1) == batch.labels).sum())
+            seen += len(batch.labels)
+            rate = (step + 1 - first) * config.batch_size / (time.monotonic() - began)
+            row |= {"accuracy": hits / seen, "images_per_second": rate}
+            left = ((config.epochs - epoch) * run.steps - step - 1) * config.batch_size / rate
+            run.console.update(
+                f"epoch {epoch + 1}/{config.epochs} step {step + 1}/{run.steps}  loss {losses[step].item():.4f}  "
+                f"accuracy {hits / seen:.1%}  {rate:,.0f} images/s  {_clock(left)} left"
             )
-            record.metrics(row)
-            save("last.safetensors")
-            if better:
-                save("best.safetensors")
-            console.line(_summary(row, config, info.num_classes))
-            if stop.signal:
-                break
-    record.close()
+        if reassigning:
+            moves = model.method.after_epoch()
+            record.map(model, epoch + 1, k + 1, moves)
+            row |= moves
+        if stop.signal:
+            break
+    progress.loss_sum += float(losses.double().sum())
+    progress.seconds += time.monotonic() - began
+    row["loss"] = progress.loss_sum / run.steps
+    return row
 
-    done = progress.epoch == config.epochs
-    if stop.signal and not done:
-        console.line(f"interrupted; everything is saved. Go on with: asterism train --run-dir {folder} --resume")
-    test = (
-        evaluate(model, Batches(data.test, info.mean, info.deviation, device, Augment(), config.seed), console)
-        if done
-        else None
-    )
+
+def _end_epoch(run: Run, progress: Progress, record: Record, row: dict[str, Any]) -> None:
+    """After the re-assignment: evaluate, save."""
+    scores = evaluate(run.model, run.val, run.console)
+    progress.temperature = fit_temperature(scores)
+    row |= {"val_accuracy": scores.accuracy, "val_loss": scores.loss, "temperature": progress.temperature}
+    progress.epoch, progress.step, progress.loss_sum = progress.epoch + 1, 0, 0.0
+    progress.val_accuracy = scores.accuracy
+    best = scores.accuracy > progress.best_accuracy or scores.count == 0
+    if best:
+        progress.best_accuracy = scores.accuracy
+    record.metrics(row)
+    _save(run, progress, "last.safetensors")
+    if best:
+        _save(run, progress, "best.safetensors")
+    run.console.line(_summary(row, run.config, run.info.num_classes))
+
+
+def _save(run: Run, progress: Progress, name: str) -> None:
+    save_checkpoint(run.folder / name, run.model, run.optimizer, progress, run.config, run.info)
+
+
+def _finish(run: Run, progress: Progress, data: Dataset) -> Result:
+    """The test split is touched here, once, when all epochs are done."""
+    done = progress.epoch == run.config.epochs
+    accuracy = loss = None
+    if done:
+        test = Batches(data.test, run.info.mean, run.info.deviation, run.device, Augment(), run.config.seed)
+        scores = evaluate(run.model, test, run.console)
+        accuracy, loss = scores.accuracy, scores.loss
+    else:
+        run.console.line(
+            f"interrupted; everything is saved. Go on with: asterism train --run-dir {run.folder} --resume"
+        )
     result = Result(
-        folder,
-        progress.epoch,
-        not done,
-        scores.accuracy,
-        test.accuracy if test else None,
-        test.loss if test else None,
-        progress.temperature,
-        sum(p.numel() for p in model.method.parameters()),
-        head_seconds(model, config.batch_size, device),
-        progress.seconds,
+        run_dir=run.folder,
+        epochs=progress.epoch,
+        interrupted=not done,
+        val_accuracy=progress.val_accuracy,
+        accuracy=accuracy,
+        test_loss=loss,
+        temperature=progress.temperature,
+        head_parameters=sum(p.numel() for p in run.model.method.parameters()),
+        head_seconds=head_seconds(run.model, run.config.batch_size, run.device),
+        seconds=progress.seconds,
     )
     if done:
-        files.write_text(folder / "result.json", json.dumps({**asdict(result), "run_dir": str(folder)}, indent=1))
+        result.save()
     return result
 
 
@@ -257,78 +289,6 @@ def learning_rate(config: TrainConfig, step: int, total: int, steps_per_epoch: i
     return peak
 
 
-class Record:
-    """metrics.csv, TensorBoard and map.jsonl. What lies behind the checkpoint that a run goes on from is cut off first."""
-
-    FIELDS = (
-        "epoch",
-        "step",
-        "loss",
-        "accuracy",
-        "val_accuracy",
-        "val_loss",
-        "temperature",
-        "lr",
-        "images_per_second",
-        "moved",
-        "cosine_before",
-        "cosine",
-        "assign_seconds",
-        "zero_features",
-        "certified",
-    )
-
-    def __init__(self, folder: Path, progress: Progress, steps: int) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        self.folder = folder
-        done = progress.epoch * steps + progress.step
-        self.rows = [r for r in _read_csv(folder / "metrics.csv") if int(r["epoch"]) <= progress.epoch]
-        lines = (folder / "map.jsonl").read_text().splitlines() if (folder / "map.jsonl").exists() else []
-        self.maps = [line for line in lines if json.loads(line)["step"] <= done]
-        files.write_text(folder / "map.jsonl", "".join(line + "\n" for line in self.maps))
-        self.order: Tensor | None = None
-        self.writer = SummaryWriter(str(folder / "tensorboard"), purge_step=done or None)
-
-    def metrics(self, row: dict[str, Any]) -> None:
-        self.rows.append(row)
-        with files.replacing(self.folder / "metrics.csv") as path, open(path, "w", newline="") as file:
-            writer = csv.DictWriter(file, self.FIELDS)
-            writer.writeheader()
-            writer.writerows(self.rows)
-        for name, value in row.items():
-            if isinstance(value, (int, float)) and name not in ("epoch", "step"):
-                self.writer.add_scalar(name, value, row["step"])
-        self.writer.flush()
-
-    def map(self, model: Model, epoch: int, step: int, moves: dict[str, Any]) -> None:
-        """One line: the labels that moved and where they went. Nothing for a method without a map that moves."""
-        head = getattr(model.method, "head", None)
-        if head is None or (step and not moves):
-            return
-        order = head.assignment.cpu()
-        if self.order is None and step:  # resumed: what is written so far says where the labels were
-            self.order = order.clone()
-            for line in self.maps:
-                entry = json.loads(line)
-                self.order[entry["labels"]] = torch.tensor(entry["stars"], dtype=torch.int64)
-        moved = torch.arange(len(order)) if self.order is None else (order != self.order).nonzero()[:, 0]
-        entry = {"epoch": epoch, "step": step, "labels": moved.tolist(), "stars": order[moved].tolist(), **moves}
-        self.order = order.clone()
-        with open(self.folder / "map.jsonl", "a") as file:
-            file.write(json.dumps(entry) + "\n")
-
-    def close(self) -> None:
-        self.writer.close()
-
-
-def _read_csv(path: Path) -> list[dict[str, Any]]:
-    if not path.exists():
-        return []
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def _claim(config: TrainConfig, folder: Path) -> tuple[TrainConfig, bool]:
     """The config to run, and whether the folder starts empty. A folder that holds a run is taken only by --resume."""
     saved_config = folder / "config.json"
@@ -359,14 +319,14 @@ def _claim(config: TrainConfig, folder: Path) -> tuple[TrainConfig, bool]:
     return saved, True
 
 
-def _write_run(folder: Path, config: TrainConfig, info: DataInfo, data: Dataset, model: Model) -> None:
-    head = getattr(model.method, "head", None)
+def _write_run(folder: Path, run: Run, data: Dataset) -> None:
+    head = getattr(run.model.method, "head", None)
     stars = None
     if head is not None:
         stars = {"checksum": files.checksum({"points": head.stars}), "count": len(head.stars), "dim": head.dim}
     counts = {"train": len(data.train), "val": len(data.val), "test": len(data.test)}
-    files.write_text(folder / "run.json", json.dumps(describe(info, counts, stars), indent=1, ensure_ascii=False))
-    files.write_text(folder / "config.json", json.dumps(asdict(config), indent=1))
+    files.write_text(folder / "run.json", json.dumps(describe(run.info, counts, stars), indent=1, ensure_ascii=False))
+    files.write_text(folder / "config.json", json.dumps(asdict(run.config), indent=1))
 
 
 def _computes_in_bf16(device: torch.device) -> bool:
@@ -385,51 +345,6 @@ def _check_finite(losses: Tensor, epoch: int, steps: int, folder: Path) -> None:
             f"(step {epoch * steps + step + 1} of the run): "
             f"the last good state stays in {folder}; lower --lr, or give --clip 1"
         )
-
-
-class _Stop:
-    signal: int | None = None
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[_Stop]:
-    """Ctrl-C and SIGTERM ask the loop to save and stop; a second Ctrl-C stops at once."""
-    stop = _Stop()
-
-    def ask(number: int, frame: Any) -> None:
-        if stop.signal is not None:
-            raise KeyboardInterrupt
-        stop.signal = number
-
-    before = {}
-    try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, ask)
-    except ValueError:  # not in the main thread, where signals cannot be had
-        pass
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _quiet(name: str) -> Iterator[None]:
-    logger = logging.getLogger(name)
-    before = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
-
-
-def _own_generator(device: torch.device) -> contextlib.AbstractContextManager:
-    """The global generators are put back as they were when the run ends."""
-    if device.type == "cpu":
-        return torch.random.fork_rng(devices=[])
-    return torch.random.fork_rng(devices=[device.index or 0], device_type=device.type)
 
 
 def _clock(seconds: float) -> str:
