@@ -105,14 +105,17 @@ class PrototypeHead(nn.Module):
 
     @property
     def num_classes(self) -> int:
+        """c, the labels."""
         return len(self.assignment)
 
     @property
     def dim(self) -> int:
+        """d, of the sphere."""
         return self.stars.shape[1]
 
     @property
     def num_free(self) -> int:
+        """K - c, stars that no label has."""
         return len(self.stars) - len(self.assignment)
 
     @property

@@ -48,10 +48,12 @@ class Assignment:
 
     @property
     def gap(self) -> float:
+        """bound - score: 0 up to rounding when the map is exact."""
         return self.bound - self.score
 
     @property
     def certified(self) -> bool:
+        """Whether the bound proves that no map scores more."""
         return self.gap <= TOLERANCE * max(1, len(self.order))
 
     def __str__(self) -> str:

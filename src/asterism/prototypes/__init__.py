@@ -56,10 +56,12 @@ class Prototypes:
 
     @property
     def gap(self) -> float:
+        """How far max_cosine lies above the bound."""
         return self.max_cosine - self.bound
 
     @property
     def optimal(self) -> bool:
+        """Whether the bound is met to 1e-9."""
         return self.gap <= bounds.EXACT
 
     @cached_property
@@ -80,10 +82,12 @@ class Prototypes:
     __repr__ = __str__
 
     def save(self, path: str | Path) -> None:
+        """As safetensors, checksummed."""
         files.write_tensors(path, {"points": self.points}, {"construction": self.construction, "seed": self.seed})
 
     @classmethod
     def load(cls, path: str | Path) -> Prototypes:
+        """What `save` wrote; the figures of the receipt are measured again."""
         tensors, metadata = files.read_tensors(path)
         if "points" not in tensors:
             raise ValueError(f"{path} holds {', '.join(sorted(tensors))}, must hold 'points': is it a checkpoint?")
