@@ -294,6 +294,8 @@ def test_without_validation_data(tmp_path, digits):
     result = train(config(tmp_path / "run", epochs=1), data=data, quiet=True)
     assert result.accuracy > 0.5
     assert result.temperature == 1
+    assert result.val_accuracy is None
+    assert "NaN" not in (tmp_path / "run" / "result.json").read_text()
 
 
 def test_users_own_backbone_and_bf16(tmp_path, digits, monkeypatch):

@@ -30,7 +30,7 @@ class Result:
     run_dir: Path
     epochs: int  # done
     interrupted: bool
-    val_accuracy: float  # of the last epoch, a share
+    val_accuracy: float | None  # of the last epoch, a share; None without validation images
     accuracy: float | None  # on the test split, touched once; None while the run is not done
     test_loss: float | None
     temperature: float
@@ -48,9 +48,10 @@ class Result:
         return cls(**{**json.loads((folder / "result.json").read_text(encoding="utf-8")), "run_dir": folder})
 
     def __str__(self) -> str:
+        validation = "no validation" if self.val_accuracy is None else f"validation {self.val_accuracy:.2%}"
         if self.accuracy is None:
-            return f"stopped after {self.epochs} epochs, validation accuracy {self.val_accuracy:.2%}"
-        return f"{self.epochs} epochs, test accuracy {self.accuracy:.2%} (validation {self.val_accuracy:.2%})"
+            return f"stopped after {self.epochs} epochs, {validation}"
+        return f"{self.epochs} epochs, test accuracy {self.accuracy:.2%} ({validation})"
 
 
 def train(config: TrainConfig, *, data: Dataset | None = None, quiet: bool = False) -> Result:
@@ -226,7 +227,7 @@ def _finish(run: Run, progress: Progress, data: Dataset) -> Result:
         run_dir=run.folder,
         epochs=progress.epoch,
         interrupted=not done,
-        val_accuracy=progress.val_accuracy,
+        val_accuracy=None if math.isnan(progress.val_accuracy) else progress.val_accuracy,
         accuracy=accuracy,
         test_loss=loss,
         temperature=progress.temperature,
