@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -206,6 +207,24 @@ def test_a_folder_that_holds_a_run_is_left_alone(tmp_path, digits):
     with pytest.raises(ValueError, match=r"lr came as 0.5, the run in .* was started with 0.2"):
         train(config(tmp_path / "run", epochs=1, resume=True, lr=0.5), data=digits, quiet=True)
     assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir() if p.is_file()} == before
+
+
+def test_a_copied_run_goes_on_in_its_own_folder(tmp_path, digits):
+    with StopAfter(25):
+        train(config(tmp_path / "a"), data=digits, quiet=True)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    before = {p.name: p.read_bytes() for p in (tmp_path / "a").iterdir() if p.is_file()}
+    train(TrainConfig(run_dir=str(tmp_path / "b"), resume=True), data=digits, quiet=True)
+    assert {p.name: p.read_bytes() for p in (tmp_path / "a").iterdir() if p.is_file()} == before
+    assert (tmp_path / "b" / "result.json").exists()
+
+
+def test_other_data_is_refused_on_resuming(tmp_path, digits):
+    with StopAfter(25):
+        train(config(tmp_path / "run"), data=digits, quiet=True)
+    fewer = Dataset("fewer", digits.train.take(torch.arange(500)), digits.val, digits.test, digits.names)
+    with pytest.raises(ValueError, match="not what the run was started on"):
+        train(TrainConfig(run_dir=str(tmp_path / "run"), resume=True), data=fewer, quiet=True)
 
 
 def test_resuming_a_finished_run_changes_nothing(tmp_path, digits):

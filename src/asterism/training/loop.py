@@ -6,7 +6,7 @@ import json
 import math
 import shutil
 import time
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,7 @@ def train(config: TrainConfig, *, data: Dataset | None = None, quiet: bool = Fal
         _write_run(folder, run, data)
     else:
         checkpoint = Checkpoint.load(folder / "last.safetensors")
+        _check_same_data(checkpoint.info, run.info, data.name)
         checkpoint.restore(run.model, run.optimizer)
         progress = checkpoint.progress
         console.line(f"going on in {folder} after {progress.epoch} epochs and {progress.step} steps")
@@ -313,11 +314,19 @@ def _claim(config: TrainConfig, folder: Path) -> tuple[TrainConfig, bool]:
                 "or start another run"
             )
     if (folder / "last.safetensors").exists():
-        return saved, False
+        return replace(saved, run_dir=str(folder)), False
     for leftover in ("metrics.csv", "map.jsonl", "result.json"):
         (folder / leftover).unlink(missing_ok=True)
     shutil.rmtree(folder / "tensorboard", ignore_errors=True)
-    return saved, True
+    return replace(saved, run_dir=str(folder)), True
+
+
+def _check_same_data(was: DataInfo, now: DataInfo, name: str) -> None:
+    for what in ("shape", "names", "mean", "deviation"):
+        if getattr(was, what) != getattr(now, what):
+            raise ValueError(
+                f"--resume: {name} is not what the run was started on: its {what} differ; restore the data, or start another run"
+            )
 
 
 def _write_run(folder: Path, run: Run, data: Dataset) -> None:
