@@ -46,7 +46,6 @@ def evaluate(
     import torch
 
     from asterism.console import Console
-    from asterism.data import load_data
     from asterism.data.augment import Augment, Batches
     from asterism.runs import Checkpoint, checkpoint_path
     from asterism.training.metrics import evaluate as score
@@ -54,17 +53,7 @@ def evaluate(
     console = Console(quiet=json)
     checkpoint = Checkpoint.load(checkpoint_path(run, best))
     config = checkpoint.config
-    data = load_data(
-        config.data,
-        root=config.data_root,
-        num_classes=config.num_classes,
-        image_size=config.image_size,
-        label_column=config.label_column,
-        validation=config.validation,
-        seed=config.seed,
-        skip_broken=config.skip_broken,
-        progress=console.update,
-    )
+    data = config.load_data(console.update)
     if data.names != checkpoint.info.names:
         raise ValueError(
             f"{config.data} has other classes than the run {run} was trained on: evaluate it on the same data"

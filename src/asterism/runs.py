@@ -16,6 +16,7 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from torch import Tensor, nn
 from asterism import files
 from asterism.backbones import make_embedder
 from asterism.checks import unknown
+from asterism.data import Dataset, load_data
 from asterism.methods import METHODS, make_method, options_of
 
 
@@ -99,6 +101,19 @@ class TrainConfig:
             return Path(self.run_dir)
         kind, _, path = self.data.partition(":")
         return Path("runs") / f"{Path(path).stem if path else kind}-{self.method}-seed{self.seed}"
+
+    def load_data(self, progress: Callable[[str], None] | None = None) -> Dataset:
+        return load_data(
+            self.data,
+            root=self.data_root,
+            num_classes=self.num_classes,
+            image_size=self.image_size,
+            label_column=self.label_column,
+            validation=self.validation,
+            seed=self.seed,
+            skip_broken=self.skip_broken,
+            progress=progress,
+        )
 
     def cadence(self, steps_per_epoch: int) -> int:
         """Steps between two re-assignments."""

@@ -107,7 +107,7 @@ def test_nothing_is_made_anew_on_loading(run, monkeypatch):
     from asterism.methods import fixed
 
     monkeypatch.setattr(fixed, "make_prototypes", lambda *a, **k: pytest.fail("prototypes made on loading"))
-    Predictor.load(run)
+    assert Predictor.load(run).model.num_classes == 10
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from asterism import files
 from asterism.console import Console
-from asterism.data import Dataset, load_data
+from asterism.data import Dataset
 from asterism.data.augment import Augment, Batch, Batches
 from asterism.runs import Checkpoint, DataInfo, Model, Progress, TrainConfig, describe, resolved, save_checkpoint
 from asterism.training import guards
@@ -63,17 +63,7 @@ def train(config: TrainConfig, *, data: Dataset | None = None, quiet: bool = Fal
         console.line(f"{folder} is done already")
         return Result.load(folder)
     if data is None:
-        data = load_data(
-            config.data,
-            root=config.data_root,
-            num_classes=config.num_classes,
-            image_size=config.image_size,
-            label_column=config.label_column,
-            validation=config.validation,
-            seed=config.seed,
-            skip_broken=config.skip_broken,
-            progress=console.update,
-        )
+        data = config.load_data(console.update)
     run = _build(config, data, console)
     progress = Progress()
     if fresh:
