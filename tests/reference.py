@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
+from scipy.special import dawsn, roots_jacobi
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
@@ -84,6 +86,72 @@ def gegenbauer(k: int, dim: int, s: float) -> float:
     for n in range(1, k):
         previous, current = current, ((2 * n + dim - 2) * s * current - n * previous) / (n + dim - 2)
     return current
+
+
+def gegenbauer_monomials(k: int, dim: int) -> list[Fraction]:
+    """The same polynomial by its explicit sum, as coefficients of 1, t, .. t^k, scaled at the end."""
+    coefficients = [Fraction(0)] * (k + 1)
+    for j in range(k // 2 + 1):
+        rising = math.prod(Fraction(dim - 2, 2) + i for i in range(k - j))
+        coefficients[k - 2 * j] = (
+            Fraction((-1) ** j * 2 ** (k - 2 * j)) * rising / (math.factorial(j) * math.factorial(k - 2 * j))
+        )
+    return [c / sum(coefficients) for c in coefficients]
+
+
+def gegenbauer_expansion(f: list[Fraction], dim: int) -> list[Fraction]:
+    """f_0 .. f_n with sum_k f_k P_k = f, from the coefficients of 1, t, .. t^n: the highest power first."""
+    rest, expansion = list(f), [Fraction(0)] * len(f)
+    for k in reversed(range(len(f))):
+        P = gegenbauer_monomials(k, dim)
+        expansion[k] = rest[k] / P[k]
+        for m in range(k + 1):
+            rest[m] -= expansion[k] * P[m]
+    return expansion
+
+
+def product(f: list[Fraction], g: list[Fraction]) -> list[Fraction]:
+    """f g as coefficients of powers."""
+    out = [Fraction(0)] * (len(f) + len(g) - 1)
+    for i, a in enumerate(f):
+        for j, b in enumerate(g):
+            out[i + j] += a * b
+    return out
+
+
+def power_sum(f: list[Fraction], t: Fraction) -> Fraction:
+    return sum(c * t**m for m, c in enumerate(f))
+
+
+def levenshtein_number(dim: int, s: float) -> float:
+    """L(d, s), the closed formula, with the k whose interval holds s; intervals end at zeros of Jacobi polynomials."""
+    a = (dim - 3) / 2
+
+    def P(k: int) -> float:
+        return gegenbauer(k, dim, s)
+
+    def zero(k: int, i: int, j: int) -> float:
+        return float(roots_jacobi(k, a + i, a + j)[0][-1])
+
+    k = 1
+    while s > zero(k, 1, 1):
+        k += 1
+    if s <= zero(k, 1, 0):
+        ratio = (P(k - 1) - P(k)) / ((1 - s) * P(k))
+        return math.comb(k + dim - 3, k - 1) * ((2 * k + dim - 3) / (dim - 1) - ratio)
+    ratio = (1 + s) * (P(k) - P(k + 1)) / ((1 - s) * (P(k) + P(k + 1)))
+    return math.comb(k + dim - 2, k) * ((2 * k + dim - 1) / (dim - 1) - ratio)
+
+
+def simplex_share(dim: int, dihedral: float) -> float:
+    """The share of the sphere in a regular simplicial cone: the chance that d normal variables of correlation -cos(dihedral) are
+    all positive, an integral over the variable that they share (which is imaginary, since the correlation is negative)."""
+    rho = math.cos(dihedral)
+    a = math.sqrt(rho / (1 + rho))
+    z = np.linspace(-40, 40, 400_001)
+    phi = np.exp(-(z**2) / (2 * dim))  # a dim-th of the normal density goes to each factor: none overflows
+    erfi = 2 / math.sqrt(math.pi) * dawsn(a * z / math.sqrt(2)) * np.exp((a**2 - 1 / dim) * z**2 / 2)
+    return float((((phi + 1j * erfi) / 2) ** dim).real.sum() * (z[1] - z[0]) / math.sqrt(2 * math.pi))
 
 
 def uniformity(points: np.ndarray, t: float = 2) -> float:
