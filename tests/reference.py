@@ -158,3 +158,59 @@ def uniformity(points: np.ndarray, t: float = 2) -> float:
     """Equation 5 of the paper with the whole set as its subset; the sum keeps i = j."""
     total = sum(math.exp(-t * float(((a - b) ** 2).sum())) for a in points for b in points)
     return math.log(total / len(points))
+
+
+def field_times(x: int, y: int, modulus: int) -> int:
+    """Polynomials over F_2, the bits of an integer: multiplied as at school, then divided by the modulus with remainder."""
+    product = 0
+    for i in range(y.bit_length()):
+        if y >> i & 1:
+            product ^= x << i
+    while product.bit_length() >= modulus.bit_length():
+        product ^= modulus << (product.bit_length() - modulus.bit_length())
+    return product
+
+
+def smallest_irreducible(degree: int) -> int:
+    """The first polynomial of this degree, as an integer, that has a constant term and no divisor of a lower degree."""
+    for candidate in range(2**degree + 1, 2 ** (degree + 1), 2):
+        if all(field_times(1, candidate, divisor) for divisor in range(2, 2 ** (degree // 2 + 1))):
+            return candidate
+    raise AssertionError("there is one of every degree")
+
+
+def algebraic_entry(log_dim: int, delta: int, row: int, x: int) -> float:
+    """Entry x of a row of AlgebraicCode(log_dim, delta), from the definition of the word alone."""
+    m, n, even = log_dim, 2**log_dim, log_dim % 2 == 0
+    q = m - 1 if even else m
+    r = m // 2 - delta if even else (m + 1) // 2 - delta
+    modulus = smallest_irreducible(q)
+    bases = 2 ** (q * r + (q if even else 0)) + 1
+
+    def power(y: int, k: int) -> int:
+        result = 1
+        for _ in range(k):
+            result = field_times(result, y, modulus)
+        return result
+
+    def trace(y: int) -> int:
+        total = 0
+        for i in range(q):
+            total ^= power(y, 2**i)
+        assert total in (0, 1)
+        return total
+
+    sign = -1 if row >= n * bases else 1
+    basis, functional = divmod(row % (n * bases), n)
+    if basis == bases - 1:
+        return float(sign * (x == functional))
+    digits = [basis // 2 ** (q * i) % 2**q for i in range(r + 1)]  # base 2^q, lowest first
+    y, u = x % 2**q, x // 2**q
+    exponent = bin(functional & x).count("1")
+    if even:
+        a = digits.pop(0)
+        ay = field_times(a, y, modulus)
+        exponent += sum(trace(power(ay, 2**j + 1)) for j in range(1, (q - 1) // 2 + 1)) + u * trace(ay)
+    for j in range(1, r + 1):
+        exponent += trace(field_times(digits[j - 1], power(y, 2**j + 1), modulus))
+    return sign * (-1) ** exponent / math.sqrt(n)
