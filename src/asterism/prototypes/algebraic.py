@@ -44,6 +44,7 @@ import torch
 from torch import Tensor
 
 from asterism.checks import check_matrix
+from asterism.prototypes.energy import threads_for
 from asterism.sphere import full_precision, unit
 
 LOG_DIMS = range(2, 12)
@@ -52,7 +53,7 @@ TOO_LARGE = (11, 1)  # m, delta of the one code of more than 2^62 points: an ind
 IRREDUCIBLE = {1: 0b11, 3: 0b1011, 5: 0b100101, 7: 0b10000011, 9: 0b1000000011, 11: 0b100000000101}
 
 QUERIES = 256  # queries looked at together
-# Numbers in a block of transforms: what the cache of a CPU holds, what keeps an accelerator busy.
+# Numbers in a block of transforms: what the cache of a CPU holds for each thread, what keeps an accelerator busy.
 CACHED, PARALLEL = 2**17, 2**24
 # Rounding both factors of both products of a transform to bfloat16, the worst that a setting of torch may do to float32, moves a
 # cosine by at most 2 * 2^-8; two cosines are compared.
@@ -164,7 +165,7 @@ class AlgebraicCode:
         if not 1 <= num <= self.num:
             raise ValueError(f"{self.name}: num came as {num}, must lie in 1..{self.num}")
         queries = unit(check_matrix(self.name, "queries", queries, self.dim).detach().double())
-        with full_precision(queries):
+        with full_precision(queries), threads_for(float(len(queries)) * num * self.log_dim):
             found = [self._nearest(part, num) for part in queries.split(QUERIES)]
         return torch.cat([index for index, _ in found]), torch.cat([cosine for _, cosine in found])
 
@@ -172,7 +173,7 @@ class AlgebraicCode:
         """Every form in float32, to learn its largest cosine; forms that come within SLACK of the best again in float64. The
         standard basis and the forms that `num` cuts go to float64 at once, where rows beyond num are left out."""
         n, last, device = self.dim, self._num_forms, queries.device
-        block = CACHED if device.type == "cpu" else PARALLEL
+        block = CACHED * torch.get_num_threads() if device.type == "cpu" else PARALLEL
         plus, minus = min(num, self.num // 2), max(0, num - self.num // 2)  # how many rows of either sign
 
         found = torch.full((len(queries),), num, device=device), queries.new_full((len(queries),), -torch.inf)
