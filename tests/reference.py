@@ -214,3 +214,8 @@ def algebraic_entry(log_dim: int, delta: int, row: int, x: int) -> float:
     for j in range(1, r + 1):
         exponent += trace(field_times(digits[j - 1], power(y, 2**j + 1), modulus))
     return sign * (-1) ** exponent / math.sqrt(n)
+
+
+def average_angle(points: np.ndarray) -> float:
+    angles = [math.acos(max(-1.0, min(1.0, float(a @ b)))) for a, b in itertools.combinations(points, 2)]
+    return sum(angles) / len(angles)
