@@ -219,3 +219,43 @@ def algebraic_entry(log_dim: int, delta: int, row: int, x: int) -> float:
 def average_angle(points: np.ndarray) -> float:
     angles = [math.acos(max(-1.0, min(1.0, float(a @ b)))) for a, b in itertools.combinations(points, 2)]
     return sum(angles) / len(angles)
+
+
+def hpn(points: np.ndarray, words: np.ndarray | None = None) -> float:
+    """The objective of hyperspherical prototypes: mean of the row maxima; with words, plus the term on the order of triplets."""
+    K = len(points)
+    total = sum(max(float(points[i] @ points[j]) for j in range(K) if j != i) for i in range(K)) / K
+    if words is not None:
+        terms = []
+        for i, j, k in itertools.permutations(range(K), 3):
+            closer = cosine(words[i], words[j]) >= cosine(words[i], words[k])
+            chance = 1 / (1 + math.exp(-float(points[i] @ points[j] - points[i] @ points[k])))
+            terms.append(-math.log(chance) if closer else -math.log(1 - chance))
+        total += sum(terms) / len(terms)
+    return total
+
+
+def order_kept(points: np.ndarray, words: np.ndarray) -> float:
+    """The share of triplets (i, j, k) with j closer to i than k in words, that are so among the points."""
+    kept = [
+        float(points[i] @ points[j]) > float(points[i] @ points[k])
+        for i, j, k in itertools.permutations(range(len(points)), 3)
+        if cosine(words[i], words[j]) > cosine(words[i], words[k])
+    ]
+    return sum(kept) / len(kept)
+
+
+def maximum_separation(k: int) -> np.ndarray:
+    """P_k (k, k + 1) of Kasarla et al.: one class vector a column."""
+    if k == 1:
+        return np.array([[1.0, -1.0]])
+    first = np.concatenate([[1.0], np.full(k, -1 / k)])
+    rest = np.concatenate([np.zeros((k - 1, 1)), math.sqrt(1 - 1 / k**2) * maximum_separation(k - 1)], axis=1)
+    return np.concatenate([first[None], rest])
+
+
+def principal_components(rows: np.ndarray, dim: int) -> np.ndarray:
+    """PCA by the covariance matrix: coordinates (K, d) along the axes of largest variance, each axis up to its sign."""
+    centred = rows - rows.mean(axis=0)
+    variances, axes = np.linalg.eigh(centred.T @ centred)
+    return centred @ axes[:, np.argsort(-variances)[:dim]]
