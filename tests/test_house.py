@@ -29,7 +29,7 @@ DOORS = {
     "backbones": (LEAVES, CORE),
     "runs": ({"methods", "data", "backbones", *LEAVES}, CORE),
     "training": ({"runs", "data", *LEAVES}, CORE | TRAIN),
-    "serving": ({"runs", *LEAVES}, CORE | TRAIN),
+    "serving": ({"runs", "data", *LEAVES}, CORE | TRAIN),
     "report": ({"runs", "prototypes", *LEAVES}, CORE | TRAIN),
     "tables": (LEAVES, CORE | TRAIN),
     "demo": ({"runs", "data", "training", "report", *LEAVES}, CORE | TRAIN),

@@ -1,3 +1,5 @@
+import io
+
 import numpy as np
 import pytest
 import torch
@@ -138,3 +140,55 @@ def test_folders_that_are_no_runs(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(FileNotFoundError, match="go on with --resume"):
         Predictor.load(tmp_path)
+
+
+def pictures(folder):
+    """The same scene as a camera, a scanner, a web page and a microscope would store it."""
+    from PIL import Image
+
+    scene = np.random.default_rng(0).integers(0, 256, (31, 44, 3), dtype=np.uint8)
+    colour, grey = Image.fromarray(scene), Image.fromarray(scene[..., 0])
+    turned = Image.Exif()
+    turned[274] = 6
+    alpha = colour.copy()
+    alpha.putalpha(grey)
+    colour.save(folder / "wide.png")
+    colour.transpose(Image.Transpose.ROTATE_90).save(folder / "high.png")
+    colour.crop((0, 0, 16, 16)).save(folder / "as-it-is.png")
+    grey.save(folder / "grey.png")
+    Image.fromarray(scene[..., 0].astype(np.uint16) * 257).save(folder / "deep.png")
+    colour.save(folder / "camera.jpg", exif=turned)
+    alpha.save(folder / "web.png")
+    colour.convert("CMYK").save(folder / "print.jpg")
+    colour.quantize(50).save(folder / "palette.gif")
+    return sorted(folder.iterdir())
+
+
+def test_a_file_is_seen_as_training_saw_it_to_the_bit(tmp_path):
+    from asterism.data.augment import Augment, Batches
+    from asterism.runs import Checkpoint, DataInfo, Model, Progress
+
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        files = pictures(tmp_path / name)
+    data = load_data(f"folder:{tmp_path}", image_size=16, validation=0.3)
+    config = TrainConfig(data=f"folder:{tmp_path}", backbone="mlp", width=1, dim=1)
+    info = DataInfo(data.shape, data.names, *data.statistics())
+    model = Model(config, info)
+    tensors = {f"model.{k}": v for k, v in model.state_dict().items()}
+    tensors |= {f"means.{k}": v for k, v in model.method.means.state_dict().items()}
+    predictor = Predictor(Checkpoint(tensors, Progress(), config, info, {}))
+    predictor.model = lambda inputs: inputs  # what the network gets to see
+
+    seen = next(predictor._features(files))
+    assert len(seen) == 9
+    trained = [
+        Batches(part, info.mean, info.deviation, torch.device("cpu"), Augment(), 0).plain(slice(None)).inputs
+        for part in (data.train, data.val, data.test)
+    ]
+    trained = {x.numpy().tobytes() for x in torch.cat(trained)}
+    assert {x.numpy().tobytes() for x in seen} == trained
+    from PIL import Image
+
+    opened = [Image.open(io.BytesIO(f.read_bytes())) for f in files]
+    assert torch.equal(next(predictor._features(opened)), seen)

@@ -61,8 +61,23 @@ class Batch:
     share: Tensor | None = None  # (B,) what is left of `labels`; None: all of it
 
 
+class Normalise:
+    """Images (B, H, W, C) of 0..255 -> (B, C, H, W), channels-last in memory; features (B, D) -> (B, D). `mean` and `deviation` as
+    `Dataset.statistics` gives them: a channel of 0..1 images, or a feature each."""
+
+    def __init__(self, mean: list[float], deviation: list[float], image: bool, device: torch.device) -> None:
+        unit = 255 if image else 1
+        self.image = image
+        self.shift = torch.tensor(mean, device=device) * unit
+        self.factor = 1 / (torch.tensor(deviation, device=device) * unit)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        x = (x.float() - self.shift) * self.factor
+        return x.permute(0, 3, 1, 2) if self.image else x
+
+
 class Batches:
-    """The batches of one split on one device. `mean` and `deviation` normalise: a channel of 0..1 images, or a feature each."""
+    """The batches of one split on one device, normalised by the training set's `mean` and `deviation`."""
 
     def __init__(
         self, split: Split, mean: list[float], deviation: list[float], device: torch.device, augment: Augment, seed: int
@@ -73,9 +88,7 @@ class Batches:
         if self.image and augment.crop:
             inputs = F.pad(inputs, (0, 0, augment.crop, augment.crop, augment.crop, augment.crop))
         self.inputs, self.labels = inputs.to(device), split.labels.to(device)
-        unit = 255 if self.image else 1
-        self.shift = torch.tensor(mean, device=device) * unit
-        self.factor = 1 / (torch.tensor(deviation, device=device) * unit)
+        self._normalise = Normalise(mean, deviation, self.image, device)
 
     def start(self, epoch: int) -> None:
         """Draws the order and the augmentation of an epoch."""
@@ -130,10 +143,6 @@ class Batches:
             columns = torch.where(mirrored, width - 1 - columns, columns)
         columns = corner[:, 1:] + columns  # (B, W)
         return self.inputs[index[:, None, None], rows[:, :, None], columns[:, None, :]]
-
-    def _normalise(self, x: Tensor) -> Tensor:
-        x = (x.float() - self.shift) * self.factor
-        return x.permute(0, 3, 1, 2) if self.image else x  # channels-last in memory, as it stands
 
     def _erase(self, x: Tensor, u: np.ndarray) -> Tensor:
         side = np.sqrt(np.where(u[:, 3] < self.augment.erasing, 0.02 + 0.31 * u[:, 9], 0))  # 2 to 33 % of the area

@@ -1,5 +1,6 @@
 """Image files and Parquet of image bytes -> uint8 tensors. (N, H, W, 3 or 1) images of one size, (N,) labels, c names.
 
+`pixels` is the one way from a picture to numbers: training reads its files through it, and a Predictor what it is asked about.
 A broken image is an error that names it, or, with `skip_broken`, is left out, counted and named in a warning.
 """
 
@@ -161,19 +162,14 @@ def _decode(
     skip_broken: bool,
     progress: Progress | None,
 ) -> Split:
-    """Images in RGB; squares of `size` by cropping the middle and resizing, or, without a size, all of the first one's."""
+    """Images in RGB; squares of `size`, or, without a size, all of the first one's."""
     from PIL import Image
 
     def read(row: tuple[str, Callable[[], bytes]]) -> np.ndarray | str:
         try:
-            picture = Image.open(io.BytesIO(row[1]())).convert("RGB")
+            return pixels(Image.open(io.BytesIO(row[1]())), None if size is None else (size, size))
         except Exception as error:  # whatever a broken file makes a decoder raise
             return f"{row[0]} ({type(error).__name__}: {error})"
-        if size is not None and picture.size != (size, size):
-            side = min(picture.size)
-            left, top = (picture.width - side) // 2, (picture.height - side) // 2
-            picture = picture.resize((size, size), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side))
-        return np.asarray(picture)
 
     images: list[np.ndarray] = []
     kept, broken = [], []
@@ -200,3 +196,43 @@ def _decode(
     if broken:
         warnings.warn(f"skipped {len(broken)} broken images of {len(rows)}: {'; '.join(broken[:5])}", stacklevel=2)
     return Split(torch.from_numpy(np.stack(images)), torch.tensor(kept, dtype=torch.int64))
+
+
+def pixels(picture: Any, size: tuple[int, int] | None, channels: int = 3) -> np.ndarray:
+    """A PIL image -> (H, W, channels) uint8: upright, as its EXIF orientation says; what is transparent lies on white; more than 8
+    bits are scaled to 8. Brought to `size` (width, height), if that is given, by cropping the middle and resizing.
+
+    >>> from PIL import Image
+    >>> pixels(Image.new("I;16", (6, 4), 257 * 99), (2, 2))[0, 0].tolist()
+    [99, 99, 99]
+    """
+    from PIL import Image, ImageOps
+
+    picture = _eight_bits(ImageOps.exif_transpose(picture))
+    if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
+        picture = picture.convert("RGBA")
+        picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
+    picture = picture.convert("RGB")
+    if channels == 1:
+        picture = picture.convert("L")
+    if size is not None and picture.size != size:
+        width = min(picture.width, picture.height * size[0] / size[1])
+        height = min(picture.height, picture.width * size[1] / size[0])
+        left, top = (picture.width - width) / 2, (picture.height - height) / 2
+        picture = picture.resize(size, Image.Resampling.BILINEAR, box=(left, top, left + width, top + height))
+    return np.asarray(picture).reshape(picture.height, picture.width, channels)
+
+
+def _eight_bits(picture: Any) -> Any:
+    """Integers wider than a byte span 0..65535, as 16-bit PNG and TIFF do; floats 0..1, or 0..255, or 0..65535, the first that
+    holds them. Pillow itself would cut all of them off at 255."""
+    from PIL import Image
+
+    if picture.mode != "F" and not picture.mode.startswith("I"):
+        return picture
+    values = np.asarray(picture).astype(np.float64)
+    low, high = values.min(), values.max()
+    if not (low >= 0 and high <= 65535):  # NaN too
+        raise ValueError(f"its values run from {low:g} to {high:g}, must lie in 0..65535: save it with 8 or 16 bits")
+    top = 65535 if picture.mode != "F" else 1 if high <= 1 else 255 if high <= 255 else 65535
+    return Image.fromarray(np.round(values * (255 / top)).astype(np.uint8))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from asterism.data.augment import Normalise
+from asterism.data.images import pixels
 from asterism.runs import Checkpoint, checkpoint_path
 from asterism.sphere import unit
 
@@ -44,7 +47,8 @@ class Predictor:
             torch.device(device),
         )
         self.model = checkpoint.model().to(self.device).eval()
-        self.mean, self.deviation = (torch.tensor(v, device=self.device) for v in (self.info.mean, self.info.deviation))
+        self.image = len(self.info.shape) == 3
+        self.normalise = Normalise(self.info.mean, self.info.deviation, self.image, self.device)
 
     @classmethod
     def load(cls, path: str | Path, *, best: bool = False, device: str | torch.device = "cpu") -> Predictor:
@@ -90,47 +94,34 @@ class Predictor:
         elif isinstance(images, (np.ndarray, Tensor)) and images.ndim == len(self.info.shape):
             images = images[None]
         for start in range(0, len(images), batch_size):
-            inputs = torch.stack([self._input(image) for image in images[start : start + batch_size]]).to(self.device)
-            x = (inputs - self.mean) / self.deviation
-            yield self.model(x.permute(0, 3, 1, 2) if len(self.info.shape) == 3 else x)
+            inputs = torch.stack([self._input(image) for image in images[start : start + batch_size]])
+            yield self.model(self.normalise(inputs.to(self.device)))
 
     def _input(self, image: Any) -> Tensor:
-        """One input as float32, (H, W, C) in 0..1 or (D,)."""
-        if len(self.info.shape) == 3 and not isinstance(image, (np.ndarray, Tensor)):
+        """One input as the training set holds it: (H, W, C) of 0..255, or (D,); float32."""
+        if self.image and not isinstance(image, (np.ndarray, Tensor)):
             image = self._open(image)
         x = torch.as_tensor(np.array(image) if isinstance(image, np.ndarray) else image)
-        if x.dtype == torch.uint8:
-            x = x.float() / 255
-        if x.ndim == 2 and len(self.info.shape) == 3:
+        if x.ndim == 2 and self.image:
             x = x[..., None]
-        if tuple(x.shape) != self.info.shape or not x.is_floating_point():
+        if tuple(x.shape) != self.info.shape or not (x.is_floating_point() or (self.image and x.dtype == torch.uint8)):
             raise ValueError(
                 f"Predictor: an input of shape {tuple(x.shape)} and type {x.dtype} came, must be {self.info.shape}, "
-                "uint8 or floating point (images 0..1)"
+                + ("uint8, or floating point of 0..1" if self.image else "floating point")
             )
         if not x.isfinite().all():
-            raise ValueError("Predictor: an input holds NaN or infinity")
-        return x.float()
+            raise ValueError("Predictor: an input holds NaN or infinity: look for a broken file or a division by zero")
+        return x.float() * 255 if self.image and x.is_floating_point() else x.float()
 
-    def _open(self, image: Any) -> Tensor:
-        """A path or a PIL image, brought to the shape of the training images by cropping the middle and resizing."""
-        from PIL import Image, UnidentifiedImageError
+    def _open(self, image: Any) -> np.ndarray:
+        """A path or a PIL image, made what the training images are."""
+        from PIL import Image
 
         height, width, channels = self.info.shape
-        if isinstance(image, (str, Path)):
-            try:
-                image = Image.open(image)
-                image.load()
-            except (UnidentifiedImageError, OSError) as error:
-                if isinstance(error, FileNotFoundError):
-                    raise
-                raise ValueError(
-                    f"{error.filename or image} is no image that can be read ({error}): give a PNG, JPEG or WebP"
-                ) from error
-        image = image.convert("L" if channels == 1 else "RGB")
-        if image.size != (width, height):
-            side = min(image.width / width, image.height / height)
-            w, h = side * width, side * height
-            left, top = (image.width - w) / 2, (image.height - h) / 2
-            image = image.resize((width, height), Image.Resampling.BILINEAR, box=(left, top, left + w, top + h))
-        return torch.from_numpy(np.array(image)).reshape(self.info.shape)
+        blob = io.BytesIO(Path(image).read_bytes()) if isinstance(image, (str, Path)) else None
+        try:
+            return pixels(image if blob is None else Image.open(blob), (width, height), channels)
+        except Exception as error:  # whatever a broken file makes a decoder raise
+            raise ValueError(
+                f"Predictor: {image} is no image that can be read ({error}): give a PNG, JPEG or WebP"
+            ) from error
