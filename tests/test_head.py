@@ -211,6 +211,8 @@ def test_a_failed_reassignment_leaves_the_head_unchanged():
         reassign(head, means)
     with pytest.raises(ValueError, match="must agree"):
         reassign(head, ClassMeans(4, 2))
+    with pytest.raises(ValueError, match=r"keep.nonzero\(\)"):
+        reassign(head, ClassMeans(3, 2), keep=torch.tensor([True, False, True]))
     assert torch.equal(head.assignment, before)
 
 

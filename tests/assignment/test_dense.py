@@ -141,11 +141,38 @@ def test_prototypes_and_float32_are_taken():
             "must lie in 0..2",
         ),
         (lambda: solve_assignment(torch.empty(0, 3), torch.eye(3)), "no class came"),
+        (
+            lambda: solve_assignment(
+                torch.eye(3), torch.eye(3), current=torch.arange(3), keep=torch.tensor([True, False, True])
+            ),
+            r"keep came as torch.bool of shape \(3,\), must be integers .* give keep.nonzero\(\)\[:, 0\]",
+        ),
+        (
+            lambda: solve_assignment(torch.eye(3), torch.eye(3), current=torch.arange(3), keep=torch.tensor([0.0, 1])),
+            "keep came as torch.float32",
+        ),
+        (
+            lambda: solve_assignment(
+                torch.eye(3), torch.eye(3), current=torch.arange(3), keep=torch.tensor([[0], [1]])
+            ),
+            r"keep came as torch.int64 of shape \(2, 1\)",
+        ),
+        (
+            lambda: solve_assignment(torch.eye(2), torch.eye(2), current=torch.tensor([True, False])),
+            "type torch.bool came",
+        ),
     ],
 )
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_bad_keep_is_refused_where_nothing_would_have_to_be_solved():
+    first = solve_assignment(torch.eye(3), torch.eye(3))
+    with pytest.raises(ValueError, match="keep came as"):
+        solve_assignment(torch.eye(3), torch.eye(3), warm=first, keep=torch.tensor([True, False, True]))
+    assert solve_assignment(torch.eye(3), torch.eye(3), warm=first, keep=[]).order.tolist() == [0, 1, 2]
 
 
 def test_the_bound_is_no_tautology():

@@ -98,6 +98,7 @@ def solve_assignment(
     if current is None and warm is not None and len(warm.order) == c and int(warm.order.max()) < K:
         current = warm.order
     now = None if current is None else check_map(who, current, c, K).cpu().numpy()
+    kept = _kept(keep, now, c)
     device = means.device  # the product runs where the means are
     scores = (means.double() @ stars.to(device).double().T).cpu().numpy()  # (c, K)
 
@@ -108,7 +109,6 @@ def solve_assignment(
             if bound - _score(scores, now) <= TIE * c:
                 return _answer(scores, now, now, bound, prices, began)
 
-    kept = _kept(keep, now, c)
     order = now.copy() if now is not None and len(kept) else np.empty(c, dtype=np.int64)
     rows, columns = np.setdiff1d(np.arange(c), kept), np.setdiff1d(np.arange(K), order[kept])
     free = scores[np.ix_(rows, columns)] if len(kept) else scores
@@ -132,7 +132,7 @@ def solve_assignment(
 def check_map(who: str, order: Tensor, num_classes: int, num_stars: int) -> Tensor:
     """A (c,) integer tensor of different stars, or a ValueError."""
     order = torch.as_tensor(order)
-    if order.shape != (num_classes,) or order.is_floating_point():
+    if order.shape != (num_classes,) or order.is_floating_point() or order.dtype == torch.bool:
         raise ValueError(
             f"{who}: a map of shape {tuple(order.shape)} and type {order.dtype} came, must be ({num_classes},) integers"
         )
@@ -148,7 +148,13 @@ def check_map(who: str, order: Tensor, num_classes: int, num_stars: int) -> Tens
 def _kept(keep: Tensor | None, now: np.ndarray | None, c: int) -> np.ndarray:
     if keep is None:
         return np.empty(0, dtype=np.int64)
-    kept = torch.as_tensor(keep).long().unique().cpu().numpy()
+    labels = torch.as_tensor(keep)
+    if labels.ndim != 1 or (len(labels) and (labels.dtype == torch.bool or labels.is_floating_point())):
+        raise ValueError(
+            f"solve_assignment: keep came as {labels.dtype} of shape {tuple(labels.shape)}, must be integers of shape (n,), the "
+            "labels that stay: for a mask give keep.nonzero()[:, 0]"
+        )
+    kept = labels.long().unique().cpu().numpy()
     if now is None:
         raise ValueError("solve_assignment: keep names labels that must stay, but no map in force came: give current=")
     if len(kept) and (kept.min() < 0 or kept.max() >= c):
