@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import math
+import types
+import typing
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +25,36 @@ def unknown(what: str, given: object, options: Iterable[str]) -> ValueError:
     near = difflib.get_close_matches(str(given), options, n=3, cutoff=0.5)
     hint = "did you mean " + " or ".join(repr(n) for n in near) + "? " if near else ""
     return ValueError(f"unknown {what} {given!r}: {hint}Known: {', '.join(options)}")
+
+
+WORDS = {int: "an integer", float: "a finite number", str: "text", bool: "True or False", types.NoneType: "None"}
+
+
+def check_types(who: str, options: Any) -> None:
+    """The fields of a dataclass hold what their annotations say, or a ValueError. True is no integer, an integer is a number."""
+    for name, kind in typing.get_type_hints(type(options)).items():
+        if not _fits(getattr(options, name), kind):
+            raise ValueError(f"{who}: {name} came as {getattr(options, name)!r}, must be {_in_words(kind)}")
+
+
+def _fits(value: object, kind: Any) -> bool:
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin is types.UnionType:
+        return any(_fits(value, part) for part in parts)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_fits(v, parts[0]) for v in value)
+    if kind in (int, float):
+        return isinstance(value, (int, kind)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, origin or kind)
+
+
+def _in_words(kind: Any) -> str:
+    parts = typing.get_args(kind)
+    if typing.get_origin(kind) is types.UnionType:
+        return " or ".join(_in_words(part) for part in parts)
+    if typing.get_origin(kind) is tuple:
+        return f"a tuple, each part {_in_words(parts[0])}"
+    return WORDS.get(kind, f"a {(typing.get_origin(kind) or kind).__name__}")
 
 
 def check_matrix(who: str, name: str, rows: Tensor, width: int | None = None) -> Tensor:

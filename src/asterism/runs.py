@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from asterism import files
 from asterism.backbones import make_embedder
-from asterism.checks import unknown
+from asterism.checks import check_types, unknown
 from asterism.data import Dataset, load_data
 from asterism.methods import METHODS, make_method, options_of
 
@@ -76,6 +76,9 @@ class TrainConfig:
     resume: bool = False  # go on from the folder's last checkpoint, or from the beginning if there is none
 
     def __post_init__(self) -> None:
+        for name in ("data_root", "run_dir"):
+            if isinstance(getattr(self, name), Path):
+                object.__setattr__(self, name, str(getattr(self, name)))
         _check(self)
 
     @classmethod
@@ -84,7 +87,7 @@ class TrainConfig:
         for key in values:
             if key not in known:
                 raise unknown("key of TrainConfig", key, known)
-        if "milestones" in values:
+        if isinstance(values.get("milestones"), list):  # JSON knows no tuples
             values = {**values, "milestones": tuple(values["milestones"])}
         return cls(**values)
 
@@ -94,6 +97,10 @@ class TrainConfig:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
         except json.JSONDecodeError as error:
             raise ValueError(f"{path} is no JSON ({error}): pass the config.json of a run") from error
+        if not isinstance(values, dict):
+            raise ValueError(
+                f"{path} holds a {type(values).__name__}, must hold an object: pass the config.json of a run"
+            )
         return cls.from_dict(values)
 
     def folder(self) -> Path:
@@ -126,6 +133,7 @@ def _check(config: TrainConfig) -> None:
         if not fine:
             raise ValueError(f"TrainConfig: {name} came as {getattr(config, name)!r}, must be {allowed}")
 
+    check_types("TrainConfig", config)
     options_of(config.method, config.method_options)  # unknown methods and options are errors here
     for name in ("epochs", "batch_size", "width"):
         need(getattr(config, name) >= 1, name, "at least 1")
@@ -136,6 +144,7 @@ def _check(config: TrainConfig) -> None:
     need(config.clip is None or config.clip > 0, "clip", "positive")
     need(0 <= config.validation < 1, "validation", "in [0, 1)")
     need(0 <= config.erasing <= 1, "erasing", "a probability")
+    need(all(0 <= m <= 1 for m in config.milestones), "milestones", "shares of the run, each in 0..1")
     for name in ("mixup", "cutmix", "weight_decay", "momentum", "warmup"):
         need(getattr(config, name) >= 0, name, "at least 0")
     for name, options in (

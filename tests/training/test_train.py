@@ -342,11 +342,50 @@ def test_users_own_backbone_and_bf16(tmp_path, digits, monkeypatch):
         ({"epochs": 0}, "epochs came as 0, must be at least 1"),
         ({"lr": -1.0}, "lr came as -1.0"),
         ({"validation": 1.0}, "validation came as 1.0"),
+        ({"epochs": "3"}, "epochs came as '3', must be an integer"),
+        ({"epochs": None}, "epochs came as None, must be an integer"),
+        ({"batch_size": 2.5}, "batch_size came as 2.5, must be an integer"),
+        ({"seed": True}, "seed came as True, must be an integer"),
+        ({"lr": "x"}, "lr came as 'x', must be a finite number or None"),
+        ({"lr": float("inf")}, "lr came as inf, must be a finite number or None"),
+        ({"clip": float("nan")}, "clip came as nan"),
+        ({"skip_broken": 1}, "skip_broken came as 1, must be True or False"),
+        ({"data": None}, "data came as None, must be text"),
+        ({"data_root": 3}, "data_root came as 3, must be text or None"),
+        ({"milestones": [0.5]}, r"milestones came as \[0.5\], must be a tuple, each part a finite number"),
+        ({"milestones": (0.5, "x")}, "milestones came as .* must be a tuple, each part a finite number"),
+        ({"milestones": (30.0, 60.0)}, "must be shares of the run"),
+        ({"method": 3}, "method came as 3, must be text"),
+        ({"method_options": [("scale", 3)]}, "method_options came as .* must be a dict"),
+        ({"method_options": {"scale": "6"}}, "method asterism: scale came as '6', must be a finite number or None"),
+        ({"method_options": {"dynamic": 1}}, "dynamic came as 1, must be True or False"),
     ],
 )
 def test_a_config_that_makes_no_sense(changes, message):
     with pytest.raises(ValueError, match=message):
         TrainConfig(**{**SMALL, **changes})
+
+
+def test_every_field_of_a_config_is_checked():
+    """A thing that no field can hold is refused for each of them, by name."""
+    from dataclasses import fields
+
+    for f in fields(TrainConfig):
+        with pytest.raises(ValueError, match=f"TrainConfig: {f.name} came as <object"):
+            TrainConfig(**{**SMALL, f.name: object()})
+
+
+def test_paths_and_whole_numbers_are_fine(tmp_path):
+    settings = TrainConfig(run_dir=tmp_path, data_root=tmp_path, lr=1, method_options={"scale": 6})
+    assert (settings.run_dir, settings.data_root) == (str(tmp_path), str(tmp_path))
+    assert settings.lr == 1
+
+
+@pytest.mark.parametrize("text, message", [("[1]", "holds a list"), ("3", "holds a int"), ("{", "is no JSON")])
+def test_a_file_that_is_no_config(tmp_path, text, message):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        TrainConfig.load(tmp_path / "config.json")
 
 
 def test_unknown_keys_and_names_are_refused_before_anything_is_written(tmp_path):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from asterism.checks import unknown
+from asterism.checks import check_types, unknown
 from asterism.methods.base import Method
 from asterism.methods.fixed import FixedOptions, FixedStars
 from asterism.methods.softmax import CosineOptions, CosineSoftmax, LinearOptions, LinearSoftmax
@@ -61,7 +61,9 @@ def resolve(name: str, changes: dict[str, Any]) -> Any:
                 if known
                 else ValueError(f"unknown option {key!r}: method {name} has no options")
             )
-    return replace(options, **changes)
+    resolved = replace(options, **changes)
+    check_types(f"method {name}", resolved)
+    return resolved
 
 
 def make_method(
