@@ -153,6 +153,48 @@ def test_config_goes_in_again(capsys, digits_run, tmp_path):
     assert (config["epochs"], config["batch_size"], config["method_options"]["scale"]) == (1, 64, 6.0)
 
 
+def test_another_runs_config_with_another_method(tmp_path, monkeypatch):
+    """Typed values stay, what the first run filled in suits the new method, options of the old one are gone."""
+    monkeypatch.chdir(tmp_path)
+
+    def started(*arguments, name, own_process=False):
+        arguments = ["train", *arguments, "--run-dir", name, "--quiet"]
+        if own_process:
+            subprocess.run([sys.executable, "-m", "asterism", *arguments], check=True)
+        else:
+            assert main(arguments) == 0
+        return json.loads((tmp_path / name / "config.json").read_text())
+
+    small = ["--data", "digits", "--backbone", "mlp", "--width", "1", "--epochs", "1", "--weight-decay", "0.001"]
+    a = started(*small, "--method.scale", "6", name="a")
+    assert (a["dim"], a["batch_norm"], a["lr"], a["method_options"]["scale"]) == (10, True, 0.2, 6.0)
+
+    other = ["--config", "a/config.json", "--method", "psc-linear", "--optimizer", "adamw"]
+    linear = started(*other, name="b", own_process=True)
+    assert (linear["dim"], linear["batch_norm"], linear["lr"], linear["method_options"]) == (None, False, 0.002, {})
+    assert (linear["data"], linear["width"], linear["weight_decay"]) == ("digits", 1, 0.001)
+
+    paper = started("--config", "a/config.json", "--method=dl2pa", "--method.window", "50", "--dim", "10", name="c")
+    options = paper["method_options"]
+    assert (options["loss"], options["loss_scale"], options["scale"], options["window"]) == ("ipm", 10.0, None, 50.0)
+
+    back = started("--config", "b/config.json", "--method", "asterism", "--optimizer", "sgd", name="d")
+    assert {**a, "method_options": None, "run_dir": None} == {**back, "method_options": None, "run_dir": None}
+
+    edited = {**a, "lr": 0.05, "dim": 9}
+    (tmp_path / "mine.json").write_text(json.dumps(edited))
+    mine = started("--config", "mine.json", name="e")
+    assert (mine["lr"], mine["dim"], mine["batch_norm"], mine["method_options"]["scale"]) == (0.05, 9, True, 6.0)
+
+
+def test_a_config_of_a_run_without_a_folder_name_finds_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small = ["--data", "digits", "--backbone", "mlp", "--width", "1", "--epochs", "1", "--quiet"]
+    assert main(["train", *small]) == 0
+    assert main(["train", "--config", "runs/digits-asterism-seed0/config.json", "--seed", "1", "--quiet"]) == 0
+    assert (tmp_path / "runs" / "digits-asterism-seed1" / "result.json").exists()
+
+
 @pytest.mark.parametrize(
     "arguments, code, message",
     [

@@ -9,7 +9,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -221,9 +221,12 @@ def report(runs: Positional[tuple[Path, ...]], output: Annotated[Path | None, ar
 def train(arguments: list[str]) -> int:
     """Train a classifier into a run folder. Flags are those of TrainConfig; a method's own options are --method.NAME VALUE.
 
-    --config FILE takes the config.json of another run, changed by the flags that follow. --quiet shows nothing.
+    --config FILE asks for what another run was asked for (its config.json), changed by the other flags; what that run filled in by
+    itself (--dim, --lr, ...) is filled in anew, and options of another method are left out.
+    --quiet shows nothing, --json prints the result as one object.
 
     asterism train --data cifar100 --backbone resnet32 --dim 50 --epochs 30
+
     asterism train --data folder:photos --method dl2pa --method.window 50
     """
     from asterism.runs import TrainConfig
@@ -242,7 +245,7 @@ def train(arguments: list[str]) -> int:
                 raise UsageError(f"train: {name} wants a value")
             value = value or queue.pop(0)
             if name == "--config":
-                default = TrainConfig.load(value)
+                default = TrainConfig.load(value, asked=True)
             else:
                 options[name.removeprefix("--method.").replace("-", "_")] = value
         else:
@@ -252,9 +255,9 @@ def train(arguments: list[str]) -> int:
         prog="asterism train",
         description=inspect.cleandoc(train.__doc__ or ""),
         args=rest,
-        default=default,
+        default=replace(default, method_options={}),
     )
-    config = with_options(config, default, options)
+    config = with_options(config, default.method_options if config.method == default.method else {}, options)
     result = run(config, quiet=quiet or as_json)
     if as_json:
         print(dumps({**asdict(result), "run_dir": str(result.run_dir)}))
@@ -263,14 +266,11 @@ def train(arguments: list[str]) -> int:
     return 1 if result.interrupted else 0
 
 
-def with_options(config: Any, default: Any, options: dict[str, str]) -> Any:
-    """The config with --method.x flags read by the types of the method's own options."""
-    from dataclasses import replace
-
+def with_options(config: Any, kept: dict[str, Any], options: dict[str, str]) -> Any:
+    """The config with `kept` options and --method.x flags, which are read by the types of the method's own options."""
     from asterism.methods import resolve
 
     try:
-        kept = config.method_options if config.method == default.method else {}
         current = resolve(config.method, kept)
         known = {f.name: f for f in fields(current)}
         changes: dict[str, Any] = dict(kept)

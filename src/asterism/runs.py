@@ -1,6 +1,7 @@
 """What a run folder holds. training writes it, serving and report read it.
 
-    config.json          the resolved TrainConfig; `asterism train --config` takes it back
+    config.json          the resolved TrainConfig, and under "filled_in" which of its values nobody asked for; `asterism train
+                         --config` takes it back
     run.json             the data's shape and names, versions, commit, command, checksum of the prototypes
     metrics.csv          a line an epoch; tensorboard/ holds the same
     map.jsonl            who moved, at each re-assignment: {"epoch", "step", "labels", "stars", ...}; the first line places all
@@ -84,6 +85,7 @@ class TrainConfig:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TrainConfig:
         known = [f.name for f in fields(cls)]
+        values = {key: value for key, value in values.items() if key != "filled_in"}
         for key in values:
             if key not in known:
                 raise unknown("key of TrainConfig", key, known)
@@ -92,7 +94,8 @@ class TrainConfig:
         return cls(**values)
 
     @classmethod
-    def load(cls, path: str | Path) -> TrainConfig:
+    def load(cls, path: str | Path, *, asked: bool = False) -> TrainConfig:
+        """A run's config.json. With `asked` as it was asked for: what the run filled in by itself is open again."""
         try:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
         except json.JSONDecodeError as error:
@@ -101,7 +104,22 @@ class TrainConfig:
             raise ValueError(
                 f"{path} holds a {type(values).__name__}, must hold an object: pass the config.json of a run"
             )
-        return cls.from_dict(values)
+        config = cls.from_dict(values)
+        if not asked:
+            return config
+        filled = values.get("filled_in", {})
+        again: dict[str, Any] = {  # unless edited by hand since
+            f.name: f.default for f in fields(cls) if f.name in filled and filled[f.name] == values[f.name]
+        }
+        usual = options_of(config.method, {})
+        again["method_options"] = {k: v for k, v in config.method_options.items() if v != usual[k]}
+        return replace(config, **again)
+
+    def save(self, path: str | Path, asked: TrainConfig) -> None:
+        """Writes the resolved config, and beside it what was filled in where `asked` left it open."""
+        values = asdict(self)
+        filled = {k: v for k, v in values.items() if getattr(asked, k) in (None, "auto") and v not in (None, "auto")}
+        files.write_text(path, json.dumps({**values, "filled_in": filled}, indent=1))
 
     def folder(self) -> Path:
         if self.run_dir is not None:

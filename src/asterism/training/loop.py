@@ -67,7 +67,7 @@ def train(config: TrainConfig, *, data: Dataset | None = None, quiet: bool = Fal
     run = _build(config, data, console)
     progress = Progress()
     if fresh:
-        _write_run(folder, run, data)
+        _write_run(folder, run, data, asked=config)
     else:
         checkpoint = Checkpoint.load(folder / "last.safetensors")
         _check_same_data(checkpoint.info, run.info, data.name)
@@ -319,14 +319,15 @@ def _check_same_data(was: DataInfo, now: DataInfo, name: str) -> None:
             )
 
 
-def _write_run(folder: Path, run: Run, data: Dataset) -> None:
+def _write_run(folder: Path, run: Run, data: Dataset, asked: TrainConfig) -> None:
     head = getattr(run.model.method, "head", None)
     stars = None
     if head is not None:
         stars = {"checksum": files.checksum({"points": head.stars}), "count": len(head.stars), "dim": head.dim}
     counts = {"train": len(data.train), "val": len(data.val), "test": len(data.test)}
     files.write_text(folder / "run.json", json.dumps(describe(run.info, counts, stars), indent=1, ensure_ascii=False))
-    files.write_text(folder / "config.json", json.dumps(asdict(run.config), indent=1))
+    if not (folder / "config.json").exists():  # else the run starts again from the beginning
+        run.config.save(folder / "config.json", asked)
 
 
 def _computes_in_bf16(device: torch.device) -> bool:
