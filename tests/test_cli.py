@@ -195,6 +195,33 @@ def test_a_config_of_a_run_without_a_folder_name_finds_its_own(tmp_path, monkeyp
     assert (tmp_path / "runs" / "digits-asterism-seed1" / "result.json").exists()
 
 
+def test_a_backbone_in_the_current_folder(tmp_path):
+    """From the console script, whose own folder stands first on Python's path; then from a Predictor in a script elsewhere."""
+    elsewhere, project = tmp_path / "bin", tmp_path / "project"
+    elsewhere.mkdir(), (project / "nets").mkdir(parents=True)
+    (elsewhere / "asterism").write_text("import sys\nfrom asterism.cli import main\nsys.exit(main())\n")
+    (elsewhere / "ask.py").write_text(
+        "import sys, torch\nfrom asterism import Predictor\nprint(sys.path[0])\nbefore = list(sys.path)\n"
+        "print(len(Predictor.load('run').predict(torch.zeros(2, 8, 8, 1)).labels), sys.path == before)\n"
+    )
+    (project / "nets" / "small.py").write_text(
+        "def build():\n    from torch import nn\n    from nets import width\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, width.WIDTH), nn.ReLU())\n"
+    )
+    (project / "nets" / "width.py").write_text("WIDTH = 7\n")
+
+    def python(*arguments):
+        done = subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, cwd=project)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    flags = ["--data", "digits", "--backbone", "nets.small:build", "--epochs", "1", "--run-dir", "run", "--quiet"]
+    python(elsewhere / "asterism", "train", *flags)
+    assert json.loads(python(elsewhere / "asterism", "evaluate", "run", "--json"))["count"] == 359
+    assert json.loads(python("-m", "asterism", "evaluate", "run", "--json"))["count"] == 359
+    assert python(elsewhere / "ask.py").split() == [str(elsewhere), "2", "True"]
+
+
 @pytest.mark.parametrize(
     "arguments, code, message",
     [
@@ -205,6 +232,8 @@ def test_a_config_of_a_run_without_a_folder_name_finds_its_own(tmp_path, monkeyp
         (["train", "--data", "digits", "--method.scale", "x"], 2, "must be a number"),
         (["train", "--data", "digits", "--epochs", "0"], 2, "at least 1"),
         (["train", "--data", "digit"], 1, "did you mean 'digits'"),
+        (["train", "--data", "digits", "--backbone", "nonet:build"], 1, "importable from here ("),
+        (["train", "--data", "digits", "--backbone", ":build"], 1, "write module.path:function"),
         (["train", "--config", "none.json"], 1, "none.json"),
         (["prototypes", "-c", "5"], 2, "--dim"),
         (["prototypes", "-c", "1", "-d", "3"], 1, "at least 2"),

@@ -11,8 +11,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import math
+import os
+import sys
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
@@ -66,16 +70,29 @@ def _backbone(name: str, shape: tuple[int, ...], width: int) -> nn.Module:
 
 def _user_backbone(path: str) -> nn.Module:
     module, _, function = path.partition(":")
-    try:
-        network = getattr(importlib.import_module(module), function)()
-    except (ImportError, AttributeError) as error:
-        raise ValueError(
-            f"backbone {path!r} cannot be had ({error}): write module.path:function, importable from here, "
-            "where function() returns an nn.Module"
-        ) from error
+    with _current_folder_on_the_path() as folder:
+        try:
+            build = getattr(importlib.import_module(module), function)
+        except (ImportError, AttributeError, ValueError) as error:  # ValueError: nothing before the colon
+            raise ValueError(
+                f"backbone {path!r} cannot be had ({error}): write module.path:function, importable from here ({folder}) or from "
+                "PYTHONPATH, where function() returns an nn.Module"
+            ) from error
+        network = build()
     if not isinstance(network, nn.Module):
         raise ValueError(f"backbone {path!r} returned {type(network).__name__}, must return an nn.Module")
     return network
+
+
+@contextlib.contextmanager
+def _current_folder_on_the_path() -> Iterator[str]:
+    """As `python -m` has it. The command `asterism` and scripts elsewhere have their own folder there instead."""
+    folder = os.getcwd()
+    sys.path.insert(0, folder)
+    try:
+        yield folder
+    finally:
+        sys.path.remove(folder)
 
 
 def _feature_width(name: str, backbone: nn.Module, shape: tuple[int, ...]) -> int:
