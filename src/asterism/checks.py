@@ -95,6 +95,18 @@ def check_unit_rows(who: str, name: str, rows: Tensor, width: int | None = None,
     return rows
 
 
+def may_look(tensor: Tensor) -> bool:
+    """Whether a decision may hang on its values: on a CPU, where nothing has to wait for them, and while nobody (compile, export,
+    trace, vmap, fake tensors) follows what is done in order to do it again with other values."""
+    return (
+        tensor.device.type == "cpu"
+        and type(tensor) in (Tensor, torch.nn.Parameter)
+        and not torch.compiler.is_compiling()
+        and not torch.jit.is_tracing()
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    )
+
+
 def check_labels(who: str, labels: Tensor, num_classes: int, batch: int | None = None) -> None:
     """Integer labels (B,) in 0..num_classes-1. Values are looked at on a CPU only: on a GPU that would make it wait,
     and torch's own index assertion speaks there."""
@@ -105,7 +117,7 @@ def check_labels(who: str, labels: Tensor, num_classes: int, batch: int | None =
         )
     if batch is not None and len(labels) != batch:
         raise ValueError(f"{who}: {len(labels)} labels came with {batch} features, must be one label a feature")
-    if labels.device.type == "cpu" and not torch.compiler.is_compiling() and len(labels):
+    if may_look(labels) and len(labels):
         low, high = labels.min().item(), labels.max().item()
         if low < 0 or high >= num_classes:
             raise ValueError(

@@ -11,6 +11,7 @@ samples keeps its mean. B batch, c classes, d dimension.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from asterism.checks import check_labels, check_matrix
+from asterism.sphere import measured
 
 
 class ClassMeans:
@@ -57,12 +59,12 @@ class ClassMeans:
                 f"ClassMeans.update: weight came with shape {tuple(weight.shape)}, must be {tuple(labels.shape)}"
             )
         self._to(features.device)
-        labels, features = labels.long(), features.float()
-        length = torch.linalg.vector_norm(features, dim=1)
-        zero = length == 0
+        labels = labels.long()
+        rows, length = measured(features.float())
+        zero = length == math.inf  # what `measured` divides a feature without a direction by
         count = (~zero).float() if weight is None else weight.float().masked_fill(zero, 0)
         self.zeros += zero.sum()
-        self.sums.index_add_(0, labels, features * (count / torch.where(zero, 1, length))[:, None])
+        self.sums.index_add_(0, labels, rows * (count / length)[:, None])
         self.counts.index_add_(0, labels, count.double())
 
     @torch.no_grad()
