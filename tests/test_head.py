@@ -4,7 +4,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import (
+    AveragedModel,
+    get_ema_avg_fn,
+    get_ema_multi_avg_fn,
+    get_swa_avg_fn,
+    get_swa_multi_avg_fn,
+)
 
 from asterism import ClassMeans, PrototypeHead, make_prototypes, reassign
 from asterism.head import default_scale
@@ -167,17 +173,74 @@ def test_exported_model_takes_a_new_map():
     assert torch.allclose(exported(x), literal(model.head, model.backbone(x)), atol=1e-5)
 
 
-@pytest.mark.parametrize("options", [{}, {"multi_avg_fn": get_ema_multi_avg_fn(0.9)}], ids=["swa", "ema"])
-def test_weight_averages_copy_the_map(options):
-    model = Classifier(PrototypeHead(num_classes=7, dim=6))
+AVERAGES = {
+    "swa": {},
+    "swa by tensor": {"avg_fn": get_swa_avg_fn()},
+    "swa by list": {"multi_avg_fn": get_swa_multi_avg_fn()},
+    "ema by tensor": {"avg_fn": get_ema_avg_fn(0.9)},
+    "ema by list": {"multi_avg_fn": get_ema_multi_avg_fn(0.9)},
+    "ema by hand": {"avg_fn": lambda average, new, n: 0.9 * average + 0.1 * new},
+}
+
+
+def averaged(options, moving=True, copy=False):
+    """A model whose labels move, and its average after four updates."""
+    model = Classifier(PrototypeHead(make_prototypes(9, 6), num_classes=7))
     average = AveragedModel(model, **options)
     for seed in range(4):
         with torch.no_grad():
             model.backbone.weight.add_(1)
+        if moving:
+            shuffle(model.head, seed)
+        average.update_parameters(model)
+        if copy:
+            PrototypeHead.copy_maps(model, average)
+    return model, average
+
+
+def check_average(model, average):
+    x = torch.randn(5, 6)
+    assert all(torch.equal(v, model.head.state_dict()[k]) for k, v in average.module.head.state_dict().items())
+    assert not torch.equal(average.module.backbone.weight, model.backbone.weight)
+    assert torch.allclose(average(x), literal(model.head, average.module.backbone(x)), atol=1e-5)
+
+
+@pytest.mark.parametrize("options", AVERAGES.values(), ids=AVERAGES)
+def test_weight_averages_copy_the_map(options):
+    check_average(*averaged(options))
+
+
+# torch's own function for lists cannot average any integer, be it a map or a BatchNorm's counter
+@pytest.mark.parametrize("name", [name for name in AVERAGES if name != "swa by list"])
+@pytest.mark.parametrize("every_step", [True, False])
+def test_the_map_is_copied_into_averages_of_buffers(name, every_step):
+    model, average = averaged({**AVERAGES[name], "use_buffers": True}, copy=every_step)
+    before = copy.deepcopy(model.state_dict())
+    PrototypeHead.copy_maps(model, average)
+    assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
+    check_average(model, average)
+
+
+def test_copied_maps_are_as_big_as_the_models_and_need_a_twin():
+    model, average = averaged({"use_buffers": True})
+    model.head.add_classes(2)
+    PrototypeHead.copy_maps(model, average)
+    assert average.module.head.num_classes == 9
+    for other in (nn.Linear(2, 2), nn.Sequential(model, copy.deepcopy(model))):
+        with pytest.raises(ValueError, match=r"a model with 1 heads and an average with [02] came"):
+            PrototypeHead.copy_maps(model, other)
+
+
+def test_a_map_that_was_averaged_is_refused_with_advice():
+    model = Classifier(PrototypeHead(num_classes=40, dim=6))
+    average = AveragedModel(model, avg_fn=get_ema_avg_fn(0.9), use_buffers=True)
+    for seed in range(3):
         shuffle(model.head, seed)
         average.update_parameters(model)
-        assert torch.equal(average.module.head.assignment, model.head.assignment)
-    assert not torch.equal(average.module.backbone.weight, model.backbone.weight)
+    with pytest.raises(ValueError, match=r"if weights were averaged, copy it with PrototypeHead.copy_maps"):
+        model.load_state_dict(average.module.state_dict())
+    with pytest.raises(ValueError, match=r"copy it with PrototypeHead.copy_maps"):
+        reassign(average.module.head, ClassMeans(40, 6))
 
 
 def test_reassign_reports_and_writes_the_map_in_place():

@@ -179,6 +179,26 @@ class PrototypeHead(nn.Module):
         before = getattr(model, "_ddp_params_and_buffers_to_ignore", [])
         nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, [*before, *names])
 
+    @staticmethod
+    def copy_maps(model: nn.Module, average: nn.Module) -> None:
+        """Gives every head in `average`, a weight average of `model`, what the same head in `model` has. A map is copied, never
+        averaged: between two stars lies no third. Averages that leave buffers alone or copy them do so by themselves; after those
+        that average buffers (AveragedModel with use_buffers=True) call this, at the latest before the average is used or saved.
+
+        >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), PrototypeHead(num_classes=5, dim=4))
+        >>> average = torch.optim.swa_utils.AveragedModel(model, avg_fn=lambda a, b, n: 0.9 * a + 0.1 * b, use_buffers=True)
+        >>> average.update_parameters(model)
+        >>> PrototypeHead.copy_maps(model, average)
+        """
+        ours, theirs = ([m for m in net.modules() if isinstance(m, PrototypeHead)] for net in (model, average))
+        if not ours or len(ours) != len(theirs):
+            raise ValueError(
+                f"PrototypeHead.copy_maps: a model with {len(ours)} heads and an average with {len(theirs)} came, must have the "
+                "same: give the model that is trained and the average that was made of it"
+            )
+        for head, averaged in zip(ours, theirs, strict=True):
+            averaged.load_state_dict(head.state_dict())
+
     def _check_width(self, features: Tensor) -> None:
         if features.ndim != 2 or features.shape[1] != self.dim:
             raise ValueError(

@@ -140,7 +140,8 @@ def check_map(who: str, order: Tensor, num_classes: int, num_stars: int) -> Tens
     if low < 0 or high >= num_stars or len(order.unique()) < num_classes:
         raise ValueError(
             f"{who}: the map sends {num_classes} labels to {len(order.unique())} stars between {low} and {high}, "
-            f"must be different stars in 0..{num_stars - 1}"
+            f"must be different stars in 0..{num_stars - 1}: make a new one, or, if weights were averaged, copy it with "
+            "PrototypeHead.copy_maps"
         )
     return order.long()
 
