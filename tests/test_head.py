@@ -123,6 +123,7 @@ def test_a_map_that_is_none_is_refused_and_the_head_unchanged():
         {"assignment": torch.tensor([0, 1, 2, 2])},
         {"assignment": torch.tensor([0, 1, 2, 4])},
         {"stars": torch.ones(4, 3)},
+        {"stars": torch.eye(4), "frame": torch.eye(4)},  # another dimension
     ):
         with pytest.raises(ValueError, match="load_state_dict"):
             head.load_state_dict({**before, **broken})
@@ -299,6 +300,11 @@ def test_default_scale():
         ),
         (lambda: PrototypeHead(torch.eye(3) * torch.nan), "row 0 of prototypes holds NaN"),
         (lambda: PrototypeHead(torch.eye(3), scale=0), "scale came as 0"),
+        (lambda: PrototypeHead(torch.eye(3), scale="4"), "scale came as '4'"),
+        (lambda: PrototypeHead("stars.safetensors"), "prototypes came as str, must be a floating-point matrix"),
+        (lambda: PrototypeHead(torch.eye(4), num_classes=3).add_classes(1.0), "n=1.0, must be 1"),
+        (lambda: PrototypeHead(torch.eye(3))([[1.0, 2.0, 3.0]]), r"features came as list, must be \(B, 3\)"),
+        (lambda: PrototypeHead(torch.eye(3)).targets([0, 1]), "labels came as list, must be a tensor"),
         (lambda: PrototypeHead(torch.eye(3))(torch.ones(2, 4)), r"must be \(B, 3\)"),
         (lambda: PrototypeHead(torch.eye(3)).targets(torch.tensor([3])), r"labels run from 3 to 3, must lie in 0\.\.2"),
         (lambda: PrototypeHead(torch.eye(3)).targets(torch.tensor([-1])), "labels run from -1"),

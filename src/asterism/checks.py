@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import numbers
 import types
 import typing
 from collections.abc import Iterable
@@ -59,7 +60,12 @@ def _in_words(kind: Any) -> str:
 
 def check_matrix(who: str, name: str, rows: Tensor, width: int | None = None) -> Tensor:
     """A finite floating (n, width) tensor, or a ValueError that names the first offending row."""
-    rows = torch.as_tensor(rows)
+    try:
+        rows = torch.as_tensor(rows)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{who}: {name} came as {type(rows).__name__}, must be a floating-point matrix ({error})"
+        ) from error
     if rows.ndim != 2 or not rows.is_floating_point():
         raise ValueError(
             f"{who}: {name} came as {rows.dtype} of shape {tuple(rows.shape)}, "
@@ -110,6 +116,8 @@ def may_look(tensor: Tensor) -> bool:
 def check_labels(who: str, labels: Tensor, num_classes: int, batch: int | None = None) -> None:
     """Integer labels (B,) in 0..num_classes-1. Values are looked at on a CPU only: on a GPU that would make it wait,
     and torch's own index assertion speaks there."""
+    if not isinstance(labels, Tensor):
+        raise ValueError(f"{who}: labels came as {type(labels).__name__}, must be a tensor: torch.as_tensor(labels)")
     if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise ValueError(
             f"{who}: labels came as {labels.dtype} of shape {tuple(labels.shape)}, "
@@ -124,6 +132,20 @@ def check_labels(who: str, labels: Tensor, num_classes: int, batch: int | None =
                 f"{who}: labels run from {low} to {high}, must lie in 0..{num_classes - 1}: "
                 "check num_classes, or map your labels to 0..c-1"
             )
+
+
+def check_features(who: str, features: Tensor, dim: int) -> None:
+    """(B, dim); values are looked at where an epoch ends."""
+    if not isinstance(features, Tensor) or features.ndim != 2 or features.shape[1] != dim:
+        came = (
+            f"with shape {tuple(features.shape)}" if isinstance(features, Tensor) else f"as {type(features).__name__}"
+        )
+        raise ValueError(f"{who}: features came {came}, must be (B, {dim}): one row a sample")
+
+
+def is_positive(value: object) -> bool:
+    """Whether it is a finite number above zero."""
+    return isinstance(value, (numbers.Real, Tensor)) and math.isfinite(value) and float(value) > 0
 
 
 def check_simplex_fits(num_classes: int, dim: int) -> None:

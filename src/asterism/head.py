@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from asterism.assignment import Assignment, ClassMeans, solve_assignment
 from asterism.assignment.dense import check_map
-from asterism.checks import check_labels, check_unit_rows
+from asterism.checks import check_features, check_labels, check_unit_rows, is_positive
 from asterism.prototypes import Prototypes, make_prototypes
 from asterism.sphere import full_precision, unit
 
@@ -92,8 +92,8 @@ class PrototypeHead(nn.Module):
             raise ValueError(
                 f"PrototypeHead: {c} classes and {K} prototypes, {c - K} are missing: make_prototypes({c}, {d})"
             )
-        if scale is not None and not (scale > 0 and math.isfinite(scale)):
-            raise ValueError(f"PrototypeHead: scale came as {scale!r}, must be positive and finite")
+        if scale is not None and not is_positive(scale):
+            raise ValueError(f"PrototypeHead: scale came as {scale!r}, must be positive and finite, or None")
         order = torch.randperm(K, generator=torch.Generator().manual_seed(seed))[:c]
         self.register_buffer("stars", unit(stars).float())
         self.register_buffer("assignment", order.to(stars.device))
@@ -130,7 +130,7 @@ class PrototypeHead(nn.Module):
 
     def cosines(self, features: Tensor) -> Tensor:
         """(B, d) -> (B, c)"""
-        self._check_width(features)
+        check_features("PrototypeHead", features, self.dim)
         with full_precision(features):
             directions = unit(features)
             return directions @ self.weight.to(directions.dtype).T
@@ -152,7 +152,7 @@ class PrototypeHead(nn.Module):
         >>> head.num_classes, head.num_free
         (7, 1)
         """
-        if not 1 <= n <= self.num_free:
+        if not isinstance(n, int) or not 1 <= n <= self.num_free:
             raise ValueError(
                 f"PrototypeHead.add_classes: n={n}, must be 1..{self.num_free} ({self.num_free} of {len(self.stars)} "
                 "stars are free): build the head with more prototypes than classes"
@@ -199,17 +199,11 @@ class PrototypeHead(nn.Module):
         for head, averaged in zip(ours, theirs, strict=True):
             averaged.load_state_dict(head.state_dict())
 
-    def _check_width(self, features: Tensor) -> None:
-        if features.ndim != 2 or features.shape[1] != self.dim:
-            raise ValueError(
-                f"PrototypeHead: features came with shape {tuple(features.shape)}, must be (B, {self.dim})"
-            )
-
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         """Takes the saved sizes, and refuses a map that is none, before anything changes."""
         saved = {name: state_dict.get(prefix + name) for name in ("stars", "assignment", "frame")}
         if saved["stars"] is not None and saved["assignment"] is not None:
-            check_unit_rows("PrototypeHead.load_state_dict", "stars", saved["stars"])
+            check_unit_rows("PrototypeHead.load_state_dict", "stars", saved["stars"], self.dim)
             check_map(
                 "PrototypeHead.load_state_dict", saved["assignment"], len(saved["assignment"]), len(saved["stars"])
             )

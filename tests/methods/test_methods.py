@@ -119,6 +119,36 @@ def test_options():
         make_method("asterism", 10, 9, {"loss": "l2"})
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "features, labels, message",
+    [
+        (torch.ones(3, 9), torch.tensor([0, 1, 10]), r"labels run from 0 to 10, must lie in 0\.\.9"),
+        (torch.ones(3, 9), torch.tensor([0, -1, 2]), r"labels run from -1 to 2, must lie in 0\.\.9"),
+        (torch.ones(3, 9), torch.tensor([0.0, 1.0, 2.0]), "labels came as torch.float32 .* must be integers"),
+        (torch.ones(3, 9), torch.tensor([0, 1]), "2 labels came with 3 features|must both be"),
+        (torch.ones(3, 9), [0, 1, 2], "labels came as list, must be a tensor"),
+        (torch.ones(3, 8), torch.tensor([0, 1, 2]), r"must (both )?be \(B, (9|d)\)"),
+    ],
+)
+def test_bad_input_of_a_loss(name, features, labels, message):
+    with pytest.raises(ValueError, match=message):
+        make_method(name, 10, 9).loss(features, labels)
+
+
+def test_bad_options():
+    for name, changes, message in (
+        ("foo", {}, "unknown method 'foo'"),
+        ("asterism", {"scale": -1.0}, "scale came as -1.0, must be positive"),
+        ("asterism", {"loss_scale": 0.0}, "loss_scale came as 0.0, must be positive"),
+        ("asterism", {"window": -1.0}, "window came as -1.0, must be a positive"),
+        ("asterism", {"stars": "foo"}, "unknown kind of prototypes 'foo'"),
+        ("psc-scaled", {"scale": 0.0}, "scale came as 0.0, must be positive"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make_method(name, 10, 9, changes)
+
+
 def test_etf_exists_only_from_c_minus_1_dimensions_on():
     assert make_method("etf", 10, 9).head.num_classes == 10
     with pytest.raises(ValueError, match="a simplex of 10 classes needs 9 dimensions, came 8"):

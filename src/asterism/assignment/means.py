@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from asterism.checks import check_labels, check_matrix
+from asterism.checks import check_features, check_labels, check_matrix
 from asterism.sphere import measured
 
 
@@ -36,7 +36,7 @@ class ClassMeans:
         for name, value in (("num_classes", num_classes), ("dim", dim)):
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"ClassMeans: {name} came as {value!r}, must be a positive integer")
-        if not window > 0:
+        if not isinstance(window, (int, float)) or not window > 0:
             raise ValueError(f"ClassMeans: window came as {window!r}, must be a positive number of samples")
         self.num_classes, self.dim, self.window = num_classes, dim, window
         self.old_sums = torch.zeros(num_classes, dim)  # (c, d), folded, equal on all ranks
@@ -49,10 +49,7 @@ class ClassMeans:
     @torch.no_grad()
     def update(self, features: Tensor, labels: Tensor, weight: Tensor | None = None) -> None:
         """Adds a batch. features (B, d) of any length, labels (B,), weight (B,) or None."""
-        if features.ndim != 2 or features.shape[1] != self.dim:
-            raise ValueError(
-                f"ClassMeans.update: features came with shape {tuple(features.shape)}, must be (B, {self.dim})"
-            )
+        check_features("ClassMeans.update", features, self.dim)
         check_labels("ClassMeans.update", labels, self.num_classes, len(features))
         if weight is not None and weight.shape != labels.shape:
             raise ValueError(
@@ -96,6 +93,11 @@ class ClassMeans:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The number of processes may differ from that of the saved run: rank 0 takes the open interval, the others start empty."""
+        missing = {"old_sums", "known", "sums", "counts", "zeros"} - state.keys()
+        if missing:
+            raise ValueError(
+                f"ClassMeans.load_state_dict: {', '.join(sorted(missing))} are missing, must be what state_dict() gave"
+            )
         given = tuple(state["old_sums"].shape)
         if given != (self.num_classes, self.dim):
             raise ValueError(

@@ -82,7 +82,8 @@ def make_method(
     >>> sum(p.numel() for p in make_method("psc-linear", 10, 9).parameters())
     100
     """
-    return METHODS[name].cls(num_classes, dim, resolve(name, changes or {}), seed, prototypes)  # type: ignore[call-arg]
+    options = resolve(name, changes or {})
+    return METHODS[name].cls(num_classes, dim, options, seed, prototypes)  # type: ignore[call-arg]
 
 
 def options_of(name: str, changes: dict[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asterism.assignment import ClassMeans
+from asterism.checks import check_labels
 
 
 class Method(nn.Module, ABC):
@@ -33,5 +35,8 @@ class Method(nn.Module, ABC):
         return {}
 
 
-def weighted_mean(loss: Tensor, weight: Tensor | None) -> Tensor:
+def cross_entropy(logits: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
+    """Of logits (B, c): the mean over B of each sample's loss times its weight."""
+    check_labels("loss", labels, logits.shape[1], len(logits))
+    loss = F.cross_entropy(logits, labels.long(), reduction="none")
     return (loss if weight is None else loss * weight).mean()

@@ -11,14 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from asterism.assignment import ClassMeans
-from asterism.checks import check_simplex_fits, unknown
+from asterism.checks import check_simplex_fits, is_positive, unknown
 from asterism.head import PrototypeHead, reassign
 from asterism.losses import ipm_loss
-from asterism.methods.base import Method, weighted_mean
+from asterism.methods.base import Method, cross_entropy
 from asterism.prototypes import Prototypes, make_prototypes
 
 
@@ -43,6 +42,8 @@ class FixedStars(Method):
         super().__init__()
         if options.loss not in ("ce", "ipm"):
             raise unknown("loss", options.loss, ["ce", "ipm"])
+        if not is_positive(options.loss_scale):
+            raise ValueError(f"loss_scale came as {options.loss_scale}, must be positive: 1 for ce, 10 for ipm")
         if options.stars == "etf":
             check_simplex_fits(num_classes, dim)
         if prototypes is None:
@@ -55,9 +56,7 @@ class FixedStars(Method):
     def loss(self, features: Tensor, labels: Tensor, weight: Tensor | None = None) -> Tensor:
         if self.options.loss == "ipm":
             return self.options.loss_scale * ipm_loss(features, self.head.targets(labels), weight=weight)
-        return self.options.loss_scale * weighted_mean(
-            F.cross_entropy(self.head(features), labels, reduction="none"), weight
-        )
+        return self.options.loss_scale * cross_entropy(self.head(features), labels, weight)
 
     def logits(self, features: Tensor) -> Tensor:
         return self.head(features)

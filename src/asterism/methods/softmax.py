@@ -10,10 +10,10 @@ import math
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from asterism.methods.base import Method, weighted_mean
+from asterism.checks import check_features, is_positive
+from asterism.methods.base import Method, cross_entropy
 from asterism.sphere import full_precision, unit
 
 
@@ -36,18 +36,19 @@ class LinearSoftmax(Method):
         self.linear = nn.Linear(dim, num_classes)
 
     def logits(self, features: Tensor) -> Tensor:
+        check_features("psc-linear", features, self.linear.in_features)
         with full_precision(features):
             return self.linear(features.float())
 
     def loss(self, features: Tensor, labels: Tensor, weight: Tensor | None = None) -> Tensor:
-        return weighted_mean(F.cross_entropy(self.logits(features), labels, reduction="none"), weight)
+        return cross_entropy(self.logits(features), labels, weight)
 
 
 class CosineSoftmax(Method):
     def __init__(self, num_classes: int, dim: int, options: CosineOptions, seed: int, prototypes: None = None) -> None:
         super().__init__()
-        if options.scale is not None and not options.scale > 0:
-            raise ValueError(f"scale came as {options.scale}, must be positive")
+        if options.scale is not None and not is_positive(options.scale):
+            raise ValueError(f"psc: scale came as {options.scale}, must be positive, or None")
         self.weight = nn.Parameter(torch.randn(num_classes, dim) * 0.1)
         log_scale = torch.tensor(math.log(options.scale or (8.0 if dim <= 25 else 16.0)))
         if options.learn_scale:
@@ -56,8 +57,9 @@ class CosineSoftmax(Method):
             self.register_buffer("log_scale", log_scale)
 
     def logits(self, features: Tensor) -> Tensor:
+        check_features("psc", features, self.weight.shape[1])
         with full_precision(features):
             return self.log_scale.exp() * unit(features) @ unit(self.weight).T
 
     def loss(self, features: Tensor, labels: Tensor, weight: Tensor | None = None) -> Tensor:
-        return weighted_mean(F.cross_entropy(self.logits(features), labels, reduction="none"), weight)
+        return cross_entropy(self.logits(features), labels, weight)
