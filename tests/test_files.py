@@ -1,6 +1,8 @@
 import errno
 import os
+import signal
 
+import numpy as np
 import pytest
 import torch
 
@@ -24,6 +26,80 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monke
     assert torch.equal(tensors["a"], torch.ones(3))
     assert metadata == {"n": 1}
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.fixture
+def small_disk():
+    """Files may not grow beyond 1000 bytes: what a full disk does to a writer in the middle of its work."""
+    resource = pytest.importorskip("resource")
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_disk_that_fills_while_a_file_is_written(tmp_path, small_disk):
+    files.write_tensors(tmp_path / "a.safetensors", {"a": torch.ones(3)}, {})
+    files.write_text(tmp_path / "b.json", "old")
+    with pytest.raises(OSError, match=r"File too large; what was there is unchanged: make room.*a.safetensors"):
+        files.write_tensors(tmp_path / "a.safetensors", {"a": torch.ones(3000)}, {})
+    with pytest.raises(OSError, match=r"File too large; what was there is unchanged: make room.*b.json"):
+        files.write_text(tmp_path / "b.json", "new" * 1000)
+    assert len(files.read_tensors(tmp_path / "a.safetensors")[0]["a"]) == 3
+    assert (tmp_path / "b.json").read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_without_permission_the_error_names_the_file_and_not_a_temporary_one(tmp_path, monkeypatch):
+    def refused(*_):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path / "temporary"))
+
+    monkeypatch.setattr(os, "replace", refused)
+    with pytest.raises(PermissionError, match=r"write elsewhere: '.*state.json'"):
+        files.write_text(tmp_path / "state.json", "new")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(tmp_path):
+    files.write_tensors(tmp_path / "a.safetensors", {"a": torch.ones(3)}, {})
+    (tmp_path / "a.safetensors").chmod(0)
+    with pytest.raises(PermissionError):
+        files.read_tensors(tmp_path / "a.safetensors")
+
+
+def test_an_altered_header_is_found(tmp_path):
+    path = tmp_path / "a.safetensors"
+    files.write_tensors(
+        path, {"a": torch.ones(3)}, {"temperature": 1.25, "names": ["cat", "dög"], "nothing": float("nan")}
+    )
+    assert files.read_tensors(path)[1]["names"] == ["cat", "dög"]
+    path.write_bytes(path.read_bytes().replace(b"1.25", b"9.25"))
+    with pytest.raises(ValueError, match="was altered"):
+        files.read_tensors(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04 cut off", b"\x93NUMPY"])
+def test_what_is_no_npz(tmp_path, content):
+    (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.npz is no npz file of numbers and texts"):
+        files.read_npz(tmp_path / "a.npz")
+    with pytest.raises(FileNotFoundError):
+        files.read_npz(tmp_path / "none.npz")
+
+
+def test_objects_in_an_npz_are_not_unpickled(tmp_path):
+    np.savez(tmp_path / "a.npz", a=np.array([{"x": 1}]))
+    with pytest.raises(ValueError, match="of numbers and texts"):
+        files.read_npz(tmp_path / "a.npz")
+
+
+def test_what_is_no_json(tmp_path):
+    for content in (b"{", b"\xff\xfe"):
+        (tmp_path / "a.json").write_bytes(content)
+        with pytest.raises(ValueError, match=r"a\.json is no JSON"):
+            files.read_json(tmp_path / "a.json")
 
 
 def test_the_checksum_sees_names_shapes_types_and_values():
@@ -73,4 +149,19 @@ def test_a_run_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         train(run_config(tmp_path / "file" / "run"), quiet=True)
+    with pytest.raises(ValueError, match="file is a file, must be a folder"):
+        train(run_config(tmp_path / "file"), quiet=True)
     assert (tmp_path / "file").read_text() == ""
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_run_that_cannot_start_leaves_nothing(tmp_path, monkeypatch, there):
+    folder = tmp_path / "a" / "b"
+    if there:
+        folder.mkdir(parents=True)
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        train(TrainConfig(data=f"folder:{tmp_path / 'none'}", run_dir=str(folder)), quiet=True)
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        train(run_config(folder), quiet=True)
+    assert sorted(p.name for p in tmp_path.rglob("*")) == (["a", "b"] if there else [])

@@ -1,20 +1,23 @@
 """Files that are whole or absent: written to a temporary name, synced, renamed. Tensors as safetensors, never pickled.
 
-A tensor file carries a JSON text in its header, and in it a checksum of the tensors, so that a truncated or altered file
-is told apart from a good one before anything is used.
+A tensor file carries a JSON text in its header, and in it a checksum of the tensors and of this text, so that a truncated or
+altered file is told apart from a good one before anything is used.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,6 +25,8 @@ from torch import Tensor
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yields a temporary path beside `path`; on success it takes the place of `path`, on failure it vanishes."""
+    from safetensors import SafetensorError
+
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
@@ -29,13 +34,40 @@ def replacing(path: str | Path) -> Iterator[Path]:
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except (OSError, SafetensorError) as error:
+        number = (
+            error.errno
+            if isinstance(error, OSError)
+            else int((re.findall(r"os error (\d+)", str(error)) or [errno.EIO])[0])
+        )
+        what = os.strerror(number or errno.EIO)
+        raise OSError(
+            number, f"{what}; what was there is unchanged: make room, or write elsewhere", str(path)
+        ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def write_text(path: str | Path, text: str) -> None:
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def read_json(path: str | Path) -> Any:
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:  # a JSONDecodeError, or bytes that are no text
+        raise ValueError(f"{path} is no JSON ({error}): restore it, or take another") from error
+
+
+def read_npz(path: str | Path) -> dict[str, np.ndarray]:
+    """The arrays of numbers and texts in an npz file; others would have to be unpickled."""
+    with open(path, "rb") as file:  # what cannot be opened says so by itself
+        try:
+            return dict(np.load(file, allow_pickle=False).items())
+        except Exception as error:  # whatever a broken archive raises
+            raise ValueError(f"{path} is no npz file of numbers and texts: write it with numpy.savez") from error
 
 
 def checksum(tensors: Mapping[str, Tensor]) -> str:
@@ -52,7 +84,7 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Tensor], metadata: Map
     from safetensors.torch import save_file
 
     tensors = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
-    text = json.dumps({**metadata, "checksum": checksum(tensors)})
+    text = json.dumps({**metadata, "checksum": _seal(tensors, metadata)})
     with replacing(path) as temporary:
         save_file(tensors, temporary, metadata={"asterism": text})
 
@@ -63,6 +95,8 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path}: no such file")
+    with open(path, "rb"):  # safetensors would call it absent where there is no permission
+        pass
     try:
         with safe_open(path, framework="pt") as file:
             metadata = json.loads((file.metadata() or {}).get("asterism", "{}"))
@@ -71,6 +105,10 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ValueError(f"{path} is truncated or no safetensors file ({error}): restore it or make it anew") from error
     if "checksum" not in metadata:
         raise ValueError(f"{path} is a safetensors file, but none that asterism wrote: its header has no checksum")
-    if metadata.pop("checksum") != checksum(tensors):
-        raise ValueError(f"{path} was altered: its tensors do not match their checksum; restore it or make it anew")
+    if metadata.pop("checksum") != _seal(tensors, metadata):
+        raise ValueError(f"{path} was altered: its contents do not match their checksum; restore it or make it anew")
     return tensors, metadata
+
+
+def _seal(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
+    return hashlib.sha256((checksum(tensors) + json.dumps(metadata)).encode()).hexdigest()

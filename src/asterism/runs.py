@@ -96,10 +96,7 @@ class TrainConfig:
     @classmethod
     def load(cls, path: str | Path, *, asked: bool = False) -> TrainConfig:
         """A run's config.json. With `asked` as it was asked for: what the run filled in by itself is open again."""
-        try:
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path} is no JSON ({error}): pass the config.json of a run") from error
+        values = files.read_json(path)
         if not isinstance(values, dict):
             raise ValueError(
                 f"{path} holds a {type(values).__name__}, must hold an object: pass the config.json of a run"
@@ -153,11 +150,11 @@ def _check(config: TrainConfig) -> None:
 
     check_types("TrainConfig", config)
     options_of(config.method, config.method_options)  # unknown methods and options are errors here
-    for name in ("epochs", "batch_size", "width"):
-        need(getattr(config, name) >= 1, name, "at least 1")
-    need(config.batch_size >= 2, "batch_size", "at least 2")
-    need(config.seed >= 0, "seed", "at least 0")
-    need(config.dim is None or config.dim >= 1, "dim", "at least 1")
+    for name, low in (("epochs", 1), ("batch_size", 2), ("width", 1), ("seed", 0)):
+        need(getattr(config, name) >= low, name, f"at least {low}")
+    for name, low in (("num_classes", 2), ("image_size", 1), ("dim", 1), ("crop", 0)):
+        value = getattr(config, name)
+        need(value is None or value >= low, name, f"at least {low}, or None")
     need(config.lr is None or config.lr > 0, "lr", "positive")
     need(config.clip is None or config.clip > 0, "clip", "positive")
     need(0 <= config.validation < 1, "validation", "in [0, 1)")
@@ -280,11 +277,15 @@ class Checkpoint:
         tensors, header = files.read_tensors(path)
         if "progress" not in header:
             raise ValueError(f"{path} holds no checkpoint of a run: is it a set of prototypes?")
-        info = header["data"]
-        info = DataInfo(tuple(info["shape"]), info["names"], info["mean"], info["deviation"])
-        return cls(
-            tensors, Progress(**header["progress"]), TrainConfig.from_dict(header["config"]), info, header["optimizer"]
-        )
+        try:
+            info = header["data"]
+            info = DataInfo(tuple(info["shape"]), info["names"], info["mean"], info["deviation"])
+            config = TrainConfig.from_dict(header["config"])
+            return cls(tensors, Progress(**header["progress"]), config, info, header["optimizer"])
+        except (KeyError, TypeError, ValueError) as error:  # it is whole, so somebody else wrote it
+            raise ValueError(
+                f"{path} is a checkpoint of another version of asterism ({error}): read it with that one"
+            ) from error
 
     def part(self, name: str) -> dict[str, Tensor]:
         return {k[len(name) + 1 :]: v for k, v in self.tensors.items() if k.startswith(name + ".")}
@@ -297,12 +298,12 @@ class Checkpoint:
 
     def restore(self, model: Model, optimizer: torch.optim.Optimizer | None = None) -> None:
         state, current = self.part("model"), model.state_dict()
-        for name, value in current.items():
-            if name not in state or state[name].shape != value.shape:
-                came = tuple(state[name].shape) if name in state else "missing"
+        for name in {**current, **state}:
+            came, has = (tuple(s[name].shape) if name in s else "nothing" for s in (state, current))
+            if came != has:
                 raise ValueError(
-                    f"checkpoint: {name} is {came}, the model has {tuple(value.shape)}: it was saved by another "
-                    "configuration; resume with the config.json beside it"
+                    f"checkpoint: for {name} it holds {came}, the model {has}: it was saved by another configuration; "
+                    "take the config.json beside it"
                 )
         model.load_state_dict(state)
         if model.method.means is not None:

@@ -228,6 +228,13 @@ def test_what_is_no_run_is_refused(runs, copy, tmp_path):
         write_page([], tmp_path / "index.html", title="")
     with pytest.raises(ValueError, match=r"no label .* was ever re-assigned"):
         plots.timeline_figure(read_run(runs / "psc-linear"))
+    (copy / "map.jsonl").write_text("{\n")
+    with pytest.raises(ValueError, match=r"map\.jsonl holds a line that is no JSON"):
+        read_run(copy)
+    (copy / "map.jsonl").unlink()
+    (copy / "metrics.csv").write_text("epoch,loss\n1,2,3\n")
+    with pytest.raises(ValueError, match=r"metrics\.csv is no table of numbers"):
+        read_run(copy)
     (copy / "config.json").write_text("{")
     with pytest.raises(ValueError, match="is no JSON"):
         read_run(copy)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import asterism
-from asterism import Predictor, TrainConfig, train
+from asterism import Predictor, TrainConfig, files, train
 from asterism.data import Dataset, Split, load_data
 from asterism.methods import METHODS
 from asterism.runs import Checkpoint, DataInfo, Model
@@ -240,6 +240,7 @@ def test_resuming_a_finished_run_changes_nothing(tmp_path, digits):
         (lambda b: b[:-100], "truncated"),
         (lambda b: b[:-1] + bytes([b[-1] ^ 1]), "altered"),
         (lambda b: b"x", "truncated"),
+        (lambda b: b.replace(b"temperature", b"temperatura"), "altered"),
     ],
 )
 def test_a_spoilt_checkpoint_is_refused(tmp_path, digits, spoil, message):
@@ -263,6 +264,55 @@ def test_a_checkpoint_of_another_shape_is_refused(tmp_path, digits):
     with pytest.raises(ValueError, match="saved by another configuration"):
         checkpoint.restore(wide)
     assert same(before, wide.state_dict())
+
+
+def test_a_checkpoint_with_other_tensors_or_of_another_version_is_refused(tmp_path, digits):
+    train(config(tmp_path / "run", epochs=1), data=digits, quiet=True)
+    path = tmp_path / "run" / "last.safetensors"
+    tensors, header = files.read_tensors(path)
+    gone = {k: v for k, v in tensors.items() if k != "model.method.head.assignment"}
+    for changed, header_changed, message in (
+        (gone, header, "for method.head.assignment it holds nothing"),
+        ({**tensors, "model.more": torch.ones(2)}, header, r"for more it holds \(2,\), the model nothing"),
+        ({k: v for k, v in tensors.items() if k != "means.known"}, header, "known are missing"),
+        (tensors, {**header, "progress": {"epochs": 3}}, "of another version"),
+        (tensors, {k: v for k, v in header.items() if k != "data"}, "of another version"),
+    ):
+        files.write_tensors(path, changed, header_changed)
+        with pytest.raises(ValueError, match=message):
+            Predictor.load(path)
+
+
+def test_a_run_that_died_over_a_line_of_its_map_goes_on(tmp_path, digits):
+    whole = train(config(tmp_path / "whole", dim=3), data=digits, quiet=True)
+    with StopAfter(25):
+        train(config(tmp_path / "part", dim=3), data=digits, quiet=True)
+    with open(tmp_path / "part" / "map.jsonl", "a") as file:
+        file.write('{"epoch": 2, "ste')
+    assert (
+        train(TrainConfig(run_dir=str(tmp_path / "part"), resume=True), data=digits, quiet=True).accuracy
+        == whole.accuracy
+    )
+    lines = [(tmp_path / name / "map.jsonl").read_text().splitlines() for name in ("whole", "part")]
+    assert [json.loads(line)["labels"] for line in lines[0]] == [json.loads(line)["labels"] for line in lines[1]]
+
+
+@pytest.mark.parametrize("name", ["metrics.csv", "map.jsonl"])
+def test_a_spoilt_record_is_refused(tmp_path, digits, name):
+    with StopAfter(25):
+        train(config(tmp_path / "run"), data=digits, quiet=True)
+    (tmp_path / "run" / name).write_text("garbage\n1,2\n")
+    before = {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir() if p.is_file()}
+    with pytest.raises(ValueError, match=r"metrics.csv or map.jsonl is not what a run wrote .* restore it"):
+        train(TrainConfig(run_dir=str(tmp_path / "run"), resume=True), data=digits, quiet=True)
+    assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir() if p.is_file()} == before
+
+
+def test_a_loss_that_is_not_finite_at_once_promises_nothing(tmp_path, digits):
+    with pytest.raises(
+        FloatingPointError, match=r"the loss is nan at step \d+ of epoch 1 .*: nothing was saved yet; .*lower --lr"
+    ):
+        train(config(tmp_path / "run", lr=1e30), data=digits, quiet=True)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_state(tmp_path, digits):

@@ -114,28 +114,29 @@ def write_page(
 
 def _json(path: Path) -> Any:
     """None where there is no file: each is written whole or not at all."""
-    if not path.exists():
-        return None
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is no JSON ({error}): restore it, or leave the run out") from error
+    return files.read_json(path) if path.exists() else None
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     """Whole lines alone: one is added at a time, and a run may have died over it."""
     if not path.exists():
         return []
-    return [
-        json.loads(line) for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")
-    ]
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
+    try:
+        return [json.loads(line) for line in lines]
+    except ValueError as error:
+        raise ValueError(f"{path} holds a line that is no JSON ({error}): restore it, or leave the run out") from error
 
 
 def _table(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     with open(path, newline="", encoding="utf-8") as file:
-        return [{name: _value(text) for name, text in row.items()} for row in csv.DictReader(file)]
+        rows = list(csv.DictReader(file))
+    try:
+        return [{name: _value(text) for name, text in row.items()} for row in rows]
+    except (AttributeError, ValueError) as error:  # rows of another length, or words
+        raise ValueError(f"{path} is no table of numbers ({error}): restore it, or leave the run out") from error
 
 
 def _value(text: str) -> float | bool | None:

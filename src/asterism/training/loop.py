@@ -45,7 +45,7 @@ class Result:
 
     @classmethod
     def load(cls, folder: Path) -> Result:
-        return cls(**{**json.loads((folder / "result.json").read_text(encoding="utf-8")), "run_dir": folder})
+        return cls(**{**files.read_json(folder / "result.json"), "run_dir": folder})
 
     def __str__(self) -> str:
         validation = "no validation" if self.val_accuracy is None else f"validation {self.val_accuracy:.2%}"
@@ -285,9 +285,7 @@ def _claim(config: TrainConfig, folder: Path) -> tuple[TrainConfig, bool]:
     """The config to run, and whether the folder starts empty. A folder that holds a run is taken only by --resume."""
     saved_config = folder / "config.json"
     if not saved_config.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with files.replacing(folder / "run.json") as probe:  # a folder without permission or space is found out now
-            probe.write_text("{}")
+        _probe(folder)
         return config, True
     if not config.resume:
         raise ValueError(f"{folder} already holds a run: go on with --resume, or give another --run-dir")
@@ -311,6 +309,21 @@ def _claim(config: TrainConfig, folder: Path) -> tuple[TrainConfig, bool]:
     return replace(saved, run_dir=str(folder)), True
 
 
+def _probe(folder: Path) -> None:
+    """A folder without permission or space is found out before the data are loaded. Nothing of this stays."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file, must be a folder, or nothing yet: give another --run-dir")
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        files.write_text(folder / ".probe", "a run can be written here")
+        (folder / ".probe").unlink()
+    finally:
+        for path in made:
+            if path.exists():
+                path.rmdir()
+
+
 def _check_same_data(was: DataInfo, now: DataInfo, name: str) -> None:
     for what in ("shape", "names", "mean", "deviation"):
         if getattr(was, what) != getattr(now, what):
@@ -320,6 +333,7 @@ def _check_same_data(was: DataInfo, now: DataInfo, name: str) -> None:
 
 
 def _write_run(folder: Path, run: Run, data: Dataset, asked: TrainConfig) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
     head = getattr(run.model.method, "head", None)
     stars = None
     if head is not None:
@@ -341,10 +355,14 @@ def _check_finite(losses: Tensor, epoch: int, steps: int, folder: Path) -> None:
     bad = (~losses.isfinite()).nonzero()
     if len(bad):
         step = int(bad[0])
+        kept = (
+            f"the last good state stays in {folder}"
+            if (folder / "last.safetensors").exists()
+            else "nothing was saved yet"
+        )
         raise FloatingPointError(
             f"the loss is {losses[step].item()} at step {step + 1} of epoch {epoch + 1} "
-            f"(step {epoch * steps + step + 1} of the run): "
-            f"the last good state stays in {folder}; lower --lr, or give --clip 1"
+            f"(step {epoch * steps + step + 1} of the run): {kept}; start another run with a lower --lr, or with --clip 1"
         )
 
 
@@ -356,7 +374,8 @@ def _clock(seconds: float) -> str:
 def _summary(row: dict[str, Any], config: TrainConfig, num_classes: int) -> str:
     text = (
         f"epoch {row['epoch']}/{config.epochs}  loss {row['loss']:.4f}  accuracy {row['accuracy']:.1%}  "
-        f"validation {row['val_accuracy']:.2%}  {row['images_per_second']:,.0f} images/s"
+        + ("no validation" if math.isnan(row["val_accuracy"]) else f"validation {row['val_accuracy']:.2%}")
+        + f"  {row['images_per_second']:,.0f} images/s"
     )
     if "moved" in row:
         text += (

@@ -40,9 +40,13 @@ class Record:
 
         self.folder = folder
         done = progress.epoch * steps + progress.step
-        self.rows = [r for r in _read_csv(folder / "metrics.csv") if int(r["epoch"]) <= progress.epoch]
-        lines = (folder / "map.jsonl").read_text().splitlines() if (folder / "map.jsonl").exists() else []
-        self.maps = [line for line in lines if json.loads(line)["step"] <= done]
+        try:
+            self.rows = [r for r in _read_csv(folder / "metrics.csv") if int(r["epoch"]) <= progress.epoch]
+            self.maps = [line for line in _read_lines(folder / "map.jsonl") if json.loads(line)["step"] <= done]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{folder}: metrics.csv or map.jsonl is not what a run wrote ({error!r}): restore it, or start another run"
+            ) from error
         files.write_text(folder / "map.jsonl", "".join(line + "\n" for line in self.maps))
         self.order: Tensor | None = None
         self.writer = SummaryWriter(str(folder / "tensorboard"), purge_step=done or None)
@@ -77,6 +81,12 @@ class Record:
 
     def close(self) -> None:
         self.writer.close()
+
+
+def _read_lines(path: Path) -> list[str]:
+    """Whole lines alone: one is added at a time, and a run may have died over it."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    return [line.rstrip("\n") for line in lines if line.endswith("\n")]
 
 
 def _read_csv(path: Path) -> list[dict[str, Any]]:
