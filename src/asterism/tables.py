@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from asterism.files import read_npz, replacing
+
 FORMATS = (".npz", ".safetensors", ".parquet")
 
 
@@ -16,11 +18,17 @@ def read_matrix(path: Path) -> Tensor:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
     if path.suffix == ".npz":
-        arrays = {k: torch.from_numpy(v) for k, v in np.load(path, allow_pickle=False).items() if v.dtype.kind in "fiu"}
+        arrays = {k: torch.from_numpy(v) for k, v in read_npz(path).items() if v.dtype.kind in "fiu"}
     elif path.suffix == ".safetensors":
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        arrays = load_file(path)
+        try:
+            arrays = load_file(path)
+        except SafetensorError as error:
+            raise ValueError(
+                f"{path} is truncated or no safetensors file ({error}): restore it or make it anew"
+            ) from error
     elif path.suffix == ".parquet":
         import pyarrow.parquet as pq
 
@@ -43,8 +51,6 @@ def read_matrix(path: Path) -> Tensor:
 
 
 def write_vector(path: Path, name: str, values: Tensor) -> None:
-    from asterism.files import replacing
-
     if path.suffix not in FORMATS:
         raise ValueError(f"{path}: must end in {', '.join(FORMATS)}")
     with replacing(path) as temporary:

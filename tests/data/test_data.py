@@ -89,6 +89,27 @@ def test_an_image_of_the_right_size_is_kept_to_the_bit(tmp_path):
     assert kept == {p.tobytes() for p in pixels.values()}
 
 
+def test_an_image_of_no_known_kind_is_named(tmp_path):
+    for name in ("x", "y"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.png").write_text("hello")
+    with pytest.raises(
+        ValueError, match=r"2 of 2 .* the first is .*x/1.png \(ValueError: of no format that Pillow knows\)"
+    ):
+        load_data(f"folder:{tmp_path}")
+
+
+def test_the_hub_out_of_reach_is_said(monkeypatch):
+    import datasets
+
+    def unreachable(*_, **__):
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(datasets, "load_dataset", unreachable)
+    with pytest.raises(ValueError, match=r"uoft-cs/cifar10 on the hub cannot be read .*no network.* give --data-root"):
+        load_data("cifar10")
+
+
 def test_broken_images_are_named_counted_and_skipped_only_when_asked(tmp_path):
     for name in ("x", "y"):
         (tmp_path / name).mkdir()
@@ -171,6 +192,23 @@ def npz(tmp_path, **arrays):
     return f"features:{tmp_path / 'f.npz'}"
 
 
+def table(tmp_path, kind="features", **columns):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table(columns), tmp_path / "f.parquet")
+    return f"{kind}:{tmp_path / 'f.parquet'}"
+
+
+def text(tmp_path, name, kind):
+    (tmp_path / name).write_text("hello")
+    return f"{kind}:{tmp_path / name}"
+
+
+FINE = {"features": np.ones((4, 2)), "labels": np.array([0, 1, 0, 1])}
+PNG = {"bytes": picture(0)[0], "path": None}
+
+
 @pytest.mark.parametrize(
     "make, message",
     [
@@ -187,6 +225,33 @@ def npz(tmp_path, **arrays):
         (lambda t: npz(t, features=np.ones((4, 2)), labels=np.array([0, 1, 0])), "4 rows and 3 labels"),
         (lambda t: npz(t, features=np.ones((4, 2)), labels=np.array([0, 1, 0, 1.5])), "must be integers or strings"),
         (lambda t: npz(t, features=np.ones((4, 2)), labels=np.array([0, -1, 0, 1])), "labels run from -1"),
+        (lambda t: npz(t, features=np.ones(4), labels=np.array([0, 1, 0, 1])), "must be a floating-point matrix"),
+        (
+            lambda t: npz(t, features=np.full((2, 2), "a"), labels=np.array([0, 1])),
+            "features came as <U1, must be numbers",
+        ),
+        (lambda t: npz(t, features=np.full((2, 2), None), labels=np.array([0, 1])), "no npz file of numbers"),
+        (lambda t: npz(t, **FINE, test_features=np.ones((2, 2))), "test_features and test_labels must come together"),
+        (
+            lambda t: npz(t, **FINE, test_features=np.ones((1, 3)), test_labels=np.array([0])),
+            "training features have 2 numbers, test features 3",
+        ),
+        (lambda t: table(t, features=[[1.0, 2.0], [1.0]], label=[0, 1]), "must be lists of one length"),
+        (lambda t: table(t, features=[[1.0, 2.0], None], label=[0, 1]), "must be lists of one length, without gaps"),
+        (lambda t: table(t, "parquet", image=[1, 2], label=[0, 1]), "column 'image' must hold image files"),
+        (lambda t: table(t, "parquet", image=[PNG, PNG], label=[0, None]), "labels in column 'label' hold None"),
+        (lambda t: table(t, "parquet", image=[PNG, PNG], label=[0, -1]), "labels in column 'label' run from -1"),
+        (
+            lambda t: table(t, "parquet", image=[PNG, {**PNG, "bytes": PNG["bytes"][:50]}], label=[0, 1]),
+            r"1 of 2 images are broken, the first is train row 1 .* give --skip-broken",
+        ),
+        (
+            lambda t: table(t, "parquet", image=[PNG, {**PNG, "bytes": picture(0, (9, 8))[0]}], label=[0, 1]),
+            "row 1 is 9 x 8, the first image 10 x 12: must all be of one size, or give --image-size",
+        ),
+        (lambda t: text(t, "f.parquet", "parquet"), r"f.parquet cannot be read \(ArrowInvalid.*: restore the file"),
+        (lambda t: text(t, "f.parquet", "features"), "f.parquet"),
+        (lambda t: text(t, "f.npz", "features"), "f.npz is no npz file"),
         (lambda t: npz(t, features=np.ones((4, 2)), labels=np.array([0, 0, 0, 0])), "1 class came, must be at least 2"),
         (
             lambda t: npz(t, features=np.ones((4, 2)), labels=np.array([0, 0, 2, 2])),

@@ -14,16 +14,21 @@ import torch
 
 from asterism.checks import check_matrix
 from asterism.data import Split
+from asterism.files import read_npz
 
 
 def read_features(path: Path, label_column: str | None) -> tuple[Split, Split | None, list[str]]:
     if path.suffix == ".npz":
-        arrays = dict(np.load(path, allow_pickle=False))
+        arrays = read_npz(path)
         if "features" not in arrays or "labels" not in arrays:
             raise ValueError(
                 f"{path} holds {', '.join(sorted(arrays)) or 'nothing'}, must hold features (N, D) and labels (N,)"
             )
         tables = {"train": (arrays["features"], arrays["labels"])}
+        if ("test_features" in arrays) != ("test_labels" in arrays):
+            raise ValueError(
+                f"{path} holds {', '.join(sorted(arrays))}: test_features and test_labels must come together"
+            )
         if "test_features" in arrays:
             tables["test"] = (arrays["test_features"], arrays["test_labels"])
     else:
@@ -46,6 +51,11 @@ def read_features(path: Path, label_column: str | None) -> tuple[Split, Split | 
     else:
         raise ValueError(f"features:{path}: labels came as {labels.dtype}, must be integers or strings")
     splits = {part: _split(f"{part} features of {path}", x, y, names) for part, (x, y) in tables.items()}
+    widths = [split.inputs.shape[1] for split in splits.values()]
+    if len(set(widths)) > 1:
+        raise ValueError(
+            f"features:{path}: training features have {widths[0]} numbers, test features {widths[1]}: must be as many"
+        )
     return splits["train"], splits.get("test"), names
 
 
@@ -58,12 +68,20 @@ def _read_parquet(files: list[Path], label_column: str) -> tuple[np.ndarray, np.
         raise ValueError(
             f"{files[0]} has columns {', '.join(table.column_names)}, must have features and {label_column}"
         )
-    return np.array(table["features"].to_pylist()), np.array(table[label_column].to_pylist())
+    rows = table["features"].to_pylist()
+    widths = {len(row) if isinstance(row, list) else None for row in rows}
+    if len(widths) != 1 or None in widths:
+        raise ValueError(
+            f"{files[0]}: features must be lists of one length, without gaps; came of lengths {sorted(map(str, widths))}"
+        )
+    return np.array(rows), np.array(table[label_column].to_pylist())
 
 
 def _split(what: str, features: Any, labels: np.ndarray, names: list[str]) -> Split:
     if len(features) != len(labels):
         raise ValueError(f"{what}: {len(features)} rows and {len(labels)} labels came, must be as many")
+    if np.asarray(features).dtype.kind not in "fiu":
+        raise ValueError(f"{what}: features came as {np.asarray(features).dtype}, must be numbers (N, D)")
     rows = check_matrix(what, "features", torch.from_numpy(np.asarray(features, dtype=np.float32)))
     if labels.dtype.kind in "US":
         place = {name: i for i, name in enumerate(names)}

@@ -92,6 +92,11 @@ def _read_table(
     datasets.disable_progress_bars()
     try:
         parts = datasets.load_dataset(source, data_files=files)
+    except Exception as error:  # of many kinds: no network, no such file, no Parquet
+        paths = [path for part in (files or {}).values() for path in part]
+        what = " ... ".join(paths[:: max(1, len(paths) - 1)]) or f"{source} on the hub"
+        advice = "restore the file" if files else "or give --data-root, a folder with its train*.parquet, test*.parquet"
+        raise ValueError(f"{what} cannot be read ({type(error).__name__}: {error}): {advice}") from error
     finally:
         if before:
             datasets.enable_progress_bars()
@@ -102,10 +107,13 @@ def _read_table(
         table = parts[part]
         image_column, label_column = _columns(table, label_column)
         labels, names = _labels(table, label_column, names)
-        table = table.cast_column(image_column, datasets.Image(decode=False))
-        blobs = table.with_format("arrow")[:][
-            image_column
-        ].to_pylist()  # a lazy column answers row by row, ten times slower
+        try:
+            table = table.cast_column(image_column, datasets.Image(decode=False)).with_format("arrow")
+            blobs = table[:][image_column].to_pylist()  # a lazy column answers row by row, ten times slower
+        except Exception as error:  # whatever Arrow makes of another type
+            raise ValueError(
+                f"column {image_column!r} must hold image files, bytes and path as the hub has them: {error}"
+            ) from error
         rows = [(f"{part} row {i}", partial(_bytes, blob)) for i, blob in enumerate(blobs)]
         splits[part] = _decode(rows, labels, size, skip_broken, progress)
     if "train" not in splits:
@@ -163,11 +171,10 @@ def _decode(
     progress: Progress | None,
 ) -> Split:
     """Images in RGB; squares of `size`, or, without a size, all of the first one's."""
-    from PIL import Image
 
     def read(row: tuple[str, Callable[[], bytes]]) -> np.ndarray | str:
         try:
-            return pixels(Image.open(io.BytesIO(row[1]())), None if size is None else (size, size))
+            return pixels(row[1](), None if size is None else (size, size))
         except Exception as error:  # whatever a broken file makes a decoder raise
             return f"{row[0]} ({type(error).__name__}: {error})"
 
@@ -199,15 +206,20 @@ def _decode(
 
 
 def pixels(picture: Any, size: tuple[int, int] | None, channels: int = 3) -> np.ndarray:
-    """A PIL image -> (H, W, channels) uint8: upright, as its EXIF orientation says; what is transparent lies on white; more than 8
-    bits are scaled to 8. Brought to `size` (width, height), if that is given, by cropping the middle and resizing.
+    """A PIL image or the bytes of a file -> (H, W, channels) uint8: upright, as its EXIF orientation says; what is transparent lies
+    on white; more than 8 bits are scaled to 8. Brought to `size` (width, height), if given, by cropping the middle and resizing.
 
     >>> from PIL import Image
     >>> pixels(Image.new("I;16", (6, 4), 257 * 99), (2, 2))[0, 0].tolist()
     [99, 99, 99]
     """
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
+    if isinstance(picture, bytes):
+        try:
+            picture = Image.open(io.BytesIO(picture))
+        except UnidentifiedImageError:
+            raise ValueError("of no format that Pillow knows") from None
     picture = _eight_bits(ImageOps.exif_transpose(picture))
     if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
         picture = picture.convert("RGBA")

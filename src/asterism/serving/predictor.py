@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,12 +114,10 @@ class Predictor:
 
     def _open(self, image: Any) -> np.ndarray:
         """A path or a PIL image, made what the training images are."""
-        from PIL import Image
-
         height, width, channels = self.info.shape
-        blob = io.BytesIO(Path(image).read_bytes()) if isinstance(image, (str, Path)) else None
+        picture = Path(image).read_bytes() if isinstance(image, (str, Path)) else image
         try:
-            return pixels(image if blob is None else Image.open(blob), (width, height), channels)
+            return pixels(picture, (width, height), channels)
         except Exception as error:  # whatever a broken file makes a decoder raise
             raise ValueError(
                 f"Predictor: {image} is no image that can be read ({error}): give a PNG, JPEG or WebP"
