@@ -1,4 +1,5 @@
 import json
+import shutil
 import subprocess
 import sys
 
@@ -241,13 +242,39 @@ def test_a_backbone_in_the_current_folder(tmp_path):
         (["evaluate", "none"], 1, "it is no run folder"),
         (["info", "none"], 1, "no such file"),
         (["assign", "a.npz", "b.npz"], 1, "a.npz: no such file"),
-        (["report"], 2, "no run came"),
+        (["report"], 2, "report: no run came"),
+        (["train", "--config"], 2, "train: --config wants a value"),
+        (["train", "--data", "digits", "--image-size", "0"], 2, "at least 1, or None"),
+        (["train", "--data", "glyphs", "--num-classes", "1"], 2, "at least 2, or None"),
+        (["prototypes", "-c", "5", "-d", "3", "-o", "stars.npz"], 2, "must end in .safetensors"),
     ],
 )
 def test_what_goes_wrong_is_said(capsys, tmp_path, monkeypatch, arguments, code, message):
     monkeypatch.chdir(tmp_path)
     assert message in " ".join(run(capsys, *arguments, code=code).split())
-    assert [p for p in tmp_path.rglob("*") if p.suffix == ".safetensors"] == []
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_warnings_are_sentences_and_a_run_without_validation_says_so(tmp_path):
+    for name, count in (("a", 4), ("b", 1)):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        for i in range(count):
+            Image.fromarray(np.full((8, 8), 40 * i, np.uint8)).save(tmp_path / "data" / name / f"{i}.png")
+    small = ["--backbone", "mlp", "--width", "1", "--epochs", "1", "--batch-size", "2", "--image-size", "8"]
+    command = ["train", "--data", f"folder:{tmp_path / 'data'}", *small, "--run-dir", str(tmp_path / "run")]
+    done = subprocess.run([sys.executable, "-m", "asterism", *command], capture_output=True, text=True)
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith("asterism train: folder:") and "1 classes have a single training image" in lines[0]
+    assert "no validation" in lines[-1] and "nan" not in lines[-1]
+
+
+def test_info_of_a_run_of_which_files_are_gone_or_broken(capsys, digits_run, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(digits_run, copy)
+    (copy / "run.json").unlink()
+    assert "it has no run.json" in run(capsys, "info", copy)
+    (copy / "result.json").write_text("{")
+    assert "result.json is no JSON" in run(capsys, "info", copy, code=1)
 
 
 def test_assign_says_what_is_missing(capsys, tmp_path):
@@ -256,5 +283,10 @@ def test_assign_says_what_is_missing(capsys, tmp_path):
     assert "1 stars are missing" in run(capsys, "assign", tmp_path / "m.npz", tmp_path / "s.npz", code=1)
     np.savez(tmp_path / "two.npz", a=np.eye(3), b=np.eye(3))
     assert "must hold one matrix" in run(capsys, "assign", tmp_path / "two.npz", tmp_path / "s.npz", code=1)
+    for name in ("broken.npz", "broken.safetensors", "broken.parquet"):
+        (tmp_path / name).write_text("hello")
+        assert name in run(capsys, "assign", tmp_path / name, tmp_path / "s.npz", code=1)
+    np.savez(tmp_path / "nan.npz", means=np.full((2, 3), np.nan))
+    assert "row 0 of means holds NaN" in run(capsys, "assign", tmp_path / "nan.npz", tmp_path / "s.npz", code=1)
     (tmp_path / "m.csv").write_text("1,0,0")
     assert "must end in .npz" in run(capsys, "assign", tmp_path / "m.csv", tmp_path / "s.npz", code=1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -89,7 +90,7 @@ def predict(
     from asterism.serving.predictor import Predictor
 
     if not images:
-        raise UsageError("predict: no image came: asterism predict RUN IMAGE...")
+        raise UsageError("no image came: asterism predict RUN IMAGE...")
     found = Predictor.load(run, best=best).predict([str(image) for image in images])
     if json:
         print(
@@ -133,6 +134,8 @@ def prototypes(
     from asterism import make_prototypes
     from asterism.report.plots import histogram_text, prototypes_figure
 
+    if output is not None and output.suffix != ".safetensors":
+        raise UsageError(f"--output came as {output}, must end in .safetensors")
     stars = make_prototypes(num_classes, dim, kind=kind, seed=seed, seconds=seconds, subset=subset, progress=not json)
     if output is not None:
         stars.save(output)
@@ -206,7 +209,7 @@ def report(runs: Positional[tuple[Path, ...]], output: Annotated[Path | None, ar
     from asterism.report.page import read_run, write_page
 
     if not runs:
-        raise UsageError("report: no run came: asterism report RUN...")
+        raise UsageError("no run came: asterism report RUN...")
     output = output or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
     spheres = [run for run in runs if read_run(run).config.get("dim") == 3]
     write_page(
@@ -242,7 +245,7 @@ def train(arguments: list[str]) -> int:
         elif word == "--config" or word.startswith("--method."):
             name, _, value = word.partition("=")
             if not value and not queue:
-                raise UsageError(f"train: {name} wants a value")
+                raise UsageError(f"{name} wants a value")
             value = value or queue.pop(0)
             if name == "--config":
                 default = TrainConfig.load(value, asked=True)
@@ -326,7 +329,7 @@ def describe_path(path: Path) -> dict[str, Any]:
             raise ValueError(
                 f"{path} is no run folder: it has no config.json; give a run, a checkpoint or a file of prototypes"
             )
-        load = lambda name: json.loads((path / name).read_text()) if (path / name).exists() else {}  # noqa: E731
+        load = lambda name: files.read_json(path / name) if (path / name).exists() else {}  # noqa: E731
         config, run, result = load("config.json"), load("run.json"), load("result.json")
         return {
             "run": str(path),
@@ -334,7 +337,7 @@ def describe_path(path: Path) -> dict[str, Any]:
             "method": config["method"],
             "backbone": config["backbone"],
             "dim": config["dim"],
-            "classes": len(run["data"]["names"]),
+            "classes": len(run.get("data", {}).get("names", [])) or "unknown: it has no run.json",
             "epochs": config["epochs"],
             "accuracy": result.get("accuracy", "not finished"),
             "checkpoints": sorted(f.name for f in path.glob("*.safetensors")),
@@ -394,6 +397,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(__version__)
         return 0
     name, rest = arguments[0], arguments[1:]
+    format_before = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_, **__: f"asterism {name}: {message}\n"
     try:
         if name not in COMMANDS:
             raise UsageError(str(unknown("command", name, COMMANDS)))
@@ -415,3 +420,5 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"asterism {name}: stopped", file=sys.stderr)
         return 1
+    finally:
+        warnings.formatwarning = format_before
