@@ -1,7 +1,7 @@
 """Files that are whole or absent: written to a temporary name, synced, renamed. Tensors as safetensors, never pickled.
 
-A tensor file carries a JSON text in its header, and in it a checksum of the tensors and of this text, so that a truncated or
-altered file is told apart from a good one before anything is used.
+A tensor file carries a JSON text in its header, and in it a checksum of the tensors and a seal over the text itself, so that a
+truncated or altered file is told apart from a good one before anything is used.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Tensor], metadata: Map
     from safetensors.torch import save_file
 
     tensors = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
-    text = json.dumps({**metadata, "checksum": _seal(tensors, metadata)})
+    signed = {**metadata, "checksum": checksum(tensors)}
+    text = json.dumps({**signed, "seal": _seal(signed)})
     with replacing(path) as temporary:
         save_file(tensors, temporary, metadata={"asterism": text})
 
@@ -105,10 +106,12 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ValueError(f"{path} is truncated or no safetensors file ({error}): restore it or make it anew") from error
     if "checksum" not in metadata:
         raise ValueError(f"{path} is a safetensors file, but none that asterism wrote: its header has no checksum")
-    if metadata.pop("checksum") != _seal(tensors, metadata):
+    seal = metadata.pop("seal", None)  # the first files had none
+    if metadata["checksum"] != checksum(tensors) or seal not in (None, _seal(metadata)):
         raise ValueError(f"{path} was altered: its contents do not match their checksum; restore it or make it anew")
+    del metadata["checksum"]
     return tensors, metadata
 
 
-def _seal(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> str:
-    return hashlib.sha256((checksum(tensors) + json.dumps(metadata)).encode()).hexdigest()
+def _seal(metadata: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(metadata).encode()).hexdigest()
