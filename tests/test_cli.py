@@ -60,6 +60,19 @@ def test_help_of_everything_names_an_example(capsys):
     assert run(capsys, "--version").strip() == "0.1.0"
 
 
+def test_help_of_train_names_the_options_of_each_method(capsys):
+    text = " ".join(run(capsys, "train", "--help").split())
+    assert "asterism: loss, dynamic, scale, loss_scale, stars, window" in text
+    assert "psc-linear: no options" in text
+
+
+def test_a_split_without_samples_is_refused(capsys, tmp_path):
+    np.savez(tmp_path / "f.npz", features=np.random.default_rng(0).standard_normal((40, 5)), labels=np.arange(40) % 4)
+    data = ["--data", f"features:{tmp_path / 'f.npz'}", "--backbone", "mlp", "--width", "1", "--validation", "0"]
+    run(capsys, "train", *data, "--epochs", 1, "--batch-size", 8, "--run-dir", tmp_path / "a run", "--quiet")
+    assert "has no val samples" in run(capsys, "evaluate", tmp_path / "a run", "--split", "val", "--json", code=1)
+
+
 def test_what_does_not_work_yet_is_not_shown(capsys):
     text = run(capsys, "--help")
     assert not any(word in text for word in ("reproduce", "export", "serve"))

@@ -60,6 +60,8 @@ def evaluate(
             f"{config.data} has other classes than the run {run} was trained on: evaluate it on the same data"
         )
     part = {"test": data.test, "val": data.val, "train": data.train}[split]
+    if len(part) == 0:
+        raise ValueError(f"{config.data} has no {split} samples as {run} was trained on it: choose another --split")
     batches = Batches(
         part, checkpoint.info.mean, checkpoint.info.deviation, torch.device("cpu"), Augment(), config.seed
     )
@@ -256,7 +258,7 @@ def train(arguments: list[str]) -> int:
     config = tyro.cli(
         TrainConfig,
         prog="asterism train",
-        description=inspect.cleandoc(train.__doc__ or ""),
+        description=inspect.cleandoc(train.__doc__ or "") + "\n\n" + _method_options(),
         args=rest,
         default=replace(default, method_options={}),
     )
@@ -267,6 +269,17 @@ def train(arguments: list[str]) -> int:
     elif not quiet:
         print(f"{result}  ({result.run_dir})")
     return 1 if result.interrupted else 0
+
+
+def _method_options() -> str:
+    """What --method.NAME may name, for the help."""
+    from asterism.methods import METHODS
+
+    rows: dict[str, list[str]] = {}
+    for method, row in METHODS.items():
+        names = ", ".join(f.name for f in fields(row.options))
+        rows.setdefault(names or "no options", []).append(method)
+    return "\n\n".join(f"{', '.join(methods)}: {names}" for names, methods in rows.items())
 
 
 def with_options(config: Any, kept: dict[str, Any], options: dict[str, str]) -> Any:

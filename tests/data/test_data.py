@@ -274,6 +274,16 @@ def test_an_empty_class_folder(tmp_path):
         load_data(f"folder:{tmp_path}")
 
 
-def test_num_classes_is_for_glyphs_alone():
-    with pytest.raises(ValueError, match="leave it out"):
-        load_data("digits", num_classes=5)
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        ("digits", {"num_classes": 5}),
+        ("digits", {"image_size": 16}),
+        ("features:f.npz", {"image_size": 16}),
+        ("folder:photos", {"label_column": "label"}),
+        ("glyphs", {"root": "data"}),
+    ],
+)
+def test_options_that_a_set_has_no_use_for_are_refused(name, options):
+    with pytest.raises(ValueError, match=r"=\w+ came with .* alone: leave it out"):
+        load_data(name, **options)

@@ -95,10 +95,16 @@ def load_data(
     if not 0 <= validation < 1:
         raise ValueError(f"load_data: validation={validation}, must be a share of the training set in [0, 1)")
     kind, _, path = name.partition(":")
-    if num_classes is not None and kind != "glyphs":
-        raise ValueError(
-            f"load_data: num_classes={num_classes} came with {name!r}, whose classes the data says: leave it out"
-        )
+    for option, value, kinds in (
+        ("num_classes", num_classes, ("glyphs",)),
+        ("image_size", image_size, ("folder", "parquet")),
+        ("label_column", label_column, ("parquet", "features")),
+        ("data_root", root, tuple(NAMED)),
+    ):
+        if value is not None and kind not in kinds and kind in (*GENERATED, *NAMED, *PATHS):
+            raise ValueError(
+                f"load_data: {option}={value} came with {name!r}, is for {', '.join(kinds)} alone: leave it out"
+            )
     if kind in PATHS:
         if not path or not Path(path).exists():
             raise FileNotFoundError(

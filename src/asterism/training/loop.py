@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import shutil
 import time
 from dataclasses import asdict, dataclass, fields, replace
@@ -212,7 +213,7 @@ def _finish(run: Run, progress: Progress, data: Dataset) -> Result:
         accuracy, loss = scores.accuracy, scores.loss
     else:
         run.console.line(
-            f"interrupted; everything is saved. Go on with: asterism train --run-dir {run.folder} --resume"
+            f"interrupted; everything is saved. Go on with: asterism train --run-dir {shlex.quote(str(run.folder))} --resume"
         )
     result = Result(
         run_dir=run.folder,
