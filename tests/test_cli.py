@@ -231,7 +231,6 @@ def test_a_backbone_in_the_current_folder(tmp_path):
 
     flags = ["--data", "digits", "--backbone", "nets.small:build", "--epochs", "1", "--run-dir", "run", "--quiet"]
     python(elsewhere / "asterism", "train", *flags)
-    assert json.loads(python(elsewhere / "asterism", "evaluate", "run", "--json"))["count"] == 359
     assert json.loads(python("-m", "asterism", "evaluate", "run", "--json"))["count"] == 359
     assert python(elsewhere / "ask.py").split() == [str(elsewhere), "2", "True"]
 
