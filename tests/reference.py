@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import itertools
 import math
 from fractions import Fraction
@@ -259,3 +260,38 @@ def principal_components(rows: np.ndarray, dim: int) -> np.ndarray:
     centred = rows - rows.mean(axis=0)
     variances, axes = np.linalg.eigh(centred.T @ centred)
     return centred @ axes[:, np.argsort(-variances)[:dim]]
+
+
+def cosine_counts(points: np.ndarray, i: int) -> dict[float, int]:
+    """How often each cosine occurs between point i and the others, to ten digits."""
+    counts: dict[float, int] = {}
+    for j, other in enumerate(points):
+        if j != i:
+            c = round(sum(x * y for x, y in zip(points[i], other, strict=True)), 10) + 0.0
+            counts[c] = counts.get(c, 0) + 1
+    return counts
+
+
+def section(points: np.ndarray, poles: np.ndarray, products: list[float]) -> np.ndarray:
+    """The points with these products, less their part along the poles (Gram, Schmidt), of unit length."""
+    axes: list[np.ndarray] = []
+    for pole in poles:
+        for axis in axes:
+            pole = pole - (pole @ axis) * axis
+        axes.append(pole / math.sqrt(pole @ pole))
+    seen = []
+    for point in points:
+        if all(abs(point @ pole - at) < 1e-6 for pole, at in zip(poles, products, strict=True)):
+            for axis in axes:
+                point = point - (point @ axis) * axis
+            seen.append(point / math.sqrt(point @ point))
+    return np.array(seen)
+
+
+def chirp_cosine(p: int, one: tuple[int, int, int], other: tuple[int, int, int]) -> float:
+    """Real part of the scalar product of i^k exp(2 pi i (a x^2 + b x) / p) / sqrt(p) for two (a, b, k), p a prime."""
+    total = 0j
+    for x in range(p):
+        f, g = ((a * x * x + b * x) / p + k / 4 for a, b, k in (one, other))
+        total += cmath.exp(2j * math.pi * (f - g)) / p
+    return total.real
