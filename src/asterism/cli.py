@@ -118,9 +118,11 @@ def predict(
 def prototypes(
     num_classes: Annotated[int, arg(aliases=["-c"])],
     dim: Annotated[int, arg(aliases=["-d"])],
-    kind: Literal["auto", "optimised", "gaussian-potential"] = "auto",
+    kind: str = "auto",
     seed: int = 0,
     seconds: float | None = None,
+    improved: bool = False,
+    vectors: Path | None = None,
     subset: int | None = None,
     output: Annotated[Path | None, arg(aliases=["-o"])] = None,
     plot: tuple[Path, ...] | None = None,
@@ -128,26 +130,45 @@ def prototypes(
 ) -> None:
     """Make prototypes: print their receipt, draw the histogram of their cosines.
 
-    --output keeps them as safetensors; --plot [FILE] draws the histogram as PNG, PDF or SVG too;
-    --seconds tries further starts for so long; --subset N is the paper's equation 5, for gaussian-potential.
+    --output keeps them as safetensors; --plot [FILE] draws them as PNG, PDF or SVG.
+    --seconds searches for so long and keeps what is better in the cache; --improved takes the best that was kept there.
+    --kind: auto, optimised, gaussian-potential (the paper's; --subset N is its equation 5), hpn, word2vec, etf, maxsep,
+    orthonormal, hadamard, equiangular-basis, random, learned. --vectors FILE (npz, safetensors, Parquet) goes with hpn and word2vec
+    (a class name a row) and learned (the weight of a trained head).
 
     asterism prototypes -c 100 -d 10 -o stars.safetensors
     """
     from asterism import make_prototypes
+    from asterism.prototypes import KINDS
     from asterism.report.plots import histogram_text, prototypes_figure
+    from asterism.tables import read_matrix
 
+    if kind not in KINDS:
+        raise UsageError(str(unknown("kind of prototypes", kind, KINDS)))
     if output is not None and output.suffix != ".safetensors":
         raise UsageError(f"--output came as {output}, must end in .safetensors")
-    stars = make_prototypes(num_classes, dim, kind=kind, seed=seed, seconds=seconds, subset=subset, progress=not json)
+    stars = make_prototypes(
+        num_classes,
+        dim,
+        kind=kind,
+        seed=seed,
+        seconds=seconds,
+        improved=improved,
+        vectors=None if vectors is None else read_matrix(vectors),
+        subset=subset,
+        progress=not json,
+    )
     if output is not None:
         stars.save(output)
     picture = None if plot is None else plot[0] if plot else Path(f"prototypes-{num_classes}x{dim}.png")
     if picture is not None:
         prototypes_figure(stars).savefig(picture)
     if json:
-        print(dumps(receipt(stars)))
+        print(dumps(stars.receipt()))
         return
     print(stars)
+    for name, value in stars.receipt().items():
+        print(f"  {name:20} {value:.10g}" if isinstance(value, float) else f"  {name:20} {value}")
     print(histogram_text(stars))
     for file in (output, picture):
         if file is not None:
@@ -316,22 +337,6 @@ def _value(flag: str, text: str, kind: str) -> Any:
     return text
 
 
-def receipt(stars: Any) -> dict[str, Any]:
-    return {
-        "num_prototypes": len(stars),
-        "dim": stars.points.shape[1],
-        "construction": stars.construction,
-        "seed": stars.seed,
-        "max_cosine": stars.max_cosine,
-        "evidence": stars.evidence,
-        "bound": stars.bound,
-        "bound_source": stars.bound_source,
-        "gap": stars.gap,
-        "optimal": stars.optimal,
-        "checksum": stars.checksum,
-    }
-
-
 def describe_path(path: Path) -> dict[str, Any]:
     from asterism import files
     from asterism.prototypes import Prototypes
@@ -359,7 +364,7 @@ def describe_path(path: Path) -> dict[str, Any]:
         }
     tensors, _ = files.read_tensors(path)
     if "points" in tensors:
-        return {"prototypes": str(path), **receipt(Prototypes.load(path))}
+        return {"prototypes": str(path), **Prototypes.load(path).receipt()}
     checkpoint = Checkpoint.load(path)
     return {
         "checkpoint": str(path),

@@ -1,4 +1,5 @@
 import math
+import re
 import subprocess
 import sys
 
@@ -44,35 +45,6 @@ def test_max_cosine_sees_pairs_across_blocks():
     assert energy.max_cosine(points) < 1 - 1e-9
 
 
-@pytest.mark.parametrize(
-    "num, dim, optimum",
-    [(5, 4, -1 / 4), (8, 4, 0), (12, 3, 1 / math.sqrt(5)), (24, 4, 1 / 2), (16, 5, 1 / 5), (27, 6, 1 / 4)],
-)
-def test_annealing_finds_known_optima(num, dim, optimum):
-    assert make_prototypes(num, dim, kind="optimised").max_cosine == pytest.approx(optimum, abs=2e-4)
-
-
-@pytest.mark.parametrize("num, dim, record", [(100, 3, 0.9334), (33, 4, 0.6008), (100, 10, 0.3341), (40, 9, 0.2274)])
-def test_annealing_comes_within_half_a_percent_of_the_best_known(num, dim, record):
-    assert make_prototypes(num, dim).max_cosine <= record + 5e-3
-
-
-@pytest.mark.parametrize("t", [2.0, 64.0])
-def test_the_written_out_gradient_is_the_true_one(t):
-    points = energy.random_points(12, 4, torch.Generator().manual_seed(0))
-
-    def literal(x):
-        w = x / x.norm(dim=1, keepdim=True)
-        pairs = torch.triu_indices(12, 12, 1)
-        return torch.logsumexp(t * (w @ w.T)[pairs[0], pairs[1]], 0) / t
-
-    before = literal(points)
-    after = energy._minimise(points, t, iterations=200)
-    slope = torch.autograd.functional.jacobian(literal, after)
-    assert literal(after) < before
-    assert slope.abs().max() < 1e-5  # a stationary point of the literal energy
-
-
 def test_the_papers_recipe_lowers_its_own_loss_and_ends_worse():
     start = energy.random_points(40, 6, torch.Generator().manual_seed(0))
     paper, ours = make_prototypes(40, 6, kind="gaussian-potential"), make_prototypes(40, 6)
@@ -103,17 +75,24 @@ def test_same_seed_same_bits_other_seed_other_points():
     assert torch.equal(a, b) and not torch.equal(a, c)
 
 
-def test_more_seconds_try_more_starts():
-    one = make_prototypes(30, 5, seconds=1e-9)
-    more = make_prototypes(30, 5, seconds=1.0)
-    assert more.max_cosine <= one.max_cosine
+def test_more_seconds_improve_what_is_kept_for_those_who_ask():
+    plain = make_prototypes(31, 5)
+    assert torch.equal(make_prototypes(31, 5, improved=True).points, plain.points)  # nothing better is there yet
+    searched = make_prototypes(31, 5, seed=1, seconds=3.0)
+    kept = make_prototypes(31, 5, improved=True)
+    assert kept.max_cosine == min(searched.max_cosine, plain.max_cosine)
+    worse = energy.random_points(31, 5, torch.Generator().manual_seed(0))
+    store.keep_best("improved-31x5", worse, energy.max_cosine)
+    assert torch.equal(make_prototypes(31, 5, improved=True).points, kept.points)
+    assert torch.equal(make_prototypes(31, 5).points, plain.points)  # the same seed, the same bits
+    assert make_prototypes(31, 5, seed=2, seconds=1e-9).max_cosine <= searched.max_cosine  # goes on from the best
 
 
 def test_the_cache_is_used_and_rebuilt_when_altered(monkeypatch):
     made = make_prototypes(20, 4, seed=7)
     (path,) = store.cache_folder().glob("optimised-20x4-seed7-*.safetensors")
     with monkeypatch.context() as patch:
-        patch.setattr(energy, "anneal", lambda *_: pytest.fail("made anew though cached"))
+        patch.setattr(energy, "search", lambda *_: pytest.fail("made anew though cached"))
         assert torch.equal(make_prototypes(20, 4, seed=7).points, made.points)
     for spoil in (
         lambda b: b[:-8],
@@ -133,17 +112,17 @@ def test_a_cache_that_cannot_be_written_costs_a_warning(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ASTERISM_CACHE", str(tmp_path / "file"))
     with pytest.warns(UserWarning, match="not cached"):
-        assert len(make_prototypes(12, 3)) == 12
+        assert len(make_prototypes(13, 3)) == 13
 
 
 def test_two_processes_share_one_set(tmp_path, monkeypatch):
     code = """
 import os, sys, asterism, asterism.prototypes.energy as energy
-real = energy.anneal
-def anneal(*arguments):
+real = energy.search
+def search(*arguments):
     open(os.path.join(os.environ["ASTERISM_CACHE"], f"made-{os.getpid()}"), "w").close()
     return real(*arguments)
-energy.anneal = anneal
+energy.search = search
 print(asterism.make_prototypes(60, 5).checksum)
 """
     monkeypatch.setenv("ASTERISM_CACHE", str(tmp_path))
@@ -151,6 +130,51 @@ print(asterism.make_prototypes(60, 5).checksum)
     checksums = {process.communicate(timeout=120)[0] for process in running}
     assert len(checksums) == 1 and all(process.returncode == 0 for process in running)
     assert len(list(tmp_path.glob("made-*"))) == 1
+
+
+def test_a_large_code_is_proven_and_proven_again_when_loaded(tmp_path):
+    stars = make_prototypes(20_100, 64)
+    assert stars.max_cosine == 0.25 and stars.evidence == "proven: at most that of Delsarte-Goethals 64/2"
+    assert energy.max_cosine(stars.points) == pytest.approx(0.25, abs=1e-12)
+    stars.save(tmp_path / "stars.safetensors")
+    assert Prototypes.load(tmp_path / "stars.safetensors").evidence == stars.evidence
+    Prototypes(stars.points.roll(1, 0), stars.construction).save(tmp_path / "other.safetensors")
+    assert Prototypes.load(tmp_path / "other.safetensors").evidence == "measured in float64"
+
+
+@pytest.mark.parametrize(
+    "kind, num, dim, vectors, cosine",
+    [
+        ("etf", 7, 9, None, -1 / 6),
+        ("maxsep", 7, 9, None, -1 / 6),
+        ("orthonormal", 7, 9, None, 0),
+        ("hadamard", 8, 8, None, 0),
+        ("equiangular-basis", 6, 3, None, 1 / math.sqrt(5)),
+        ("learned", 3, 3, 5 * torch.eye(3), 0),
+        ("word2vec", 4, 3, 4 * torch.eye(4), -1 / 3),
+        ("optimised", 12, 3, None, 1 / math.sqrt(5)),
+    ],
+)
+def test_every_kind_can_be_asked_for(kind, num, dim, vectors, cosine):
+    stars = make_prototypes(num, dim, kind=kind, vectors=vectors)
+    assert stars.construction == kind and stars.points.shape == (num, dim)
+    assert stars.max_cosine == pytest.approx(cosine, abs=1e-6)
+    for name in ("random", "hpn", "gaussian-potential"):
+        assert make_prototypes(5, 3, kind=name).max_cosine > -1 / 4 - 1e-12
+
+
+def test_the_receipt_tells_everything():
+    stars = make_prototypes(27, 6)
+    found = stars.receipt()
+    assert (found["construction"], found["optimal"], found["evidence"]) == (
+        stars.construction,
+        True,
+        "measured in float64",
+    )
+    assert found["mean_nearest_cosine"] == pytest.approx(1 / 4) and found["min_cosine"] == pytest.approx(-1 / 2)
+    assert found["frame_condition"] == pytest.approx(1) and found["mean_cosine"] == pytest.approx(-1 / 26)
+    assert found["uniformity"] == pytest.approx(reference.uniformity(stars.points.numpy()))
+    assert found["seconds"] >= 0 and "order" in found["symmetry"]
 
 
 def test_save_and_load(tmp_path):
@@ -171,7 +195,12 @@ def test_save_and_load(tmp_path):
         (lambda: make_prototypes(5, 3, kind="gaussian"), "did you mean 'gaussian-potential'"),
         (lambda: make_prototypes(5, 3, seconds=0), "seconds came as 0"),
         (lambda: make_prototypes(5, 3, subset=2), "goes with kind='gaussian-potential'"),
-        (lambda: make_prototypes(50_000, 3), "at most 20000 can be optimised"),
+        (lambda: make_prototypes(10**9, 10**4), "of memory, this machine has"),
+        (lambda: make_prototypes(9, 4, kind="hpn", seconds=1), "goes with 'auto' and 'optimised' alone"),
+        (lambda: make_prototypes(9, 4, vectors=torch.eye(9)), "which takes none"),
+        (lambda: make_prototypes(9, 4, kind="word2vec"), "wants vectors=, came none"),
+        (lambda: make_prototypes(9, 4, kind="word2vec", vectors=torch.eye(8)), r"must be (9, any width)"),
+        (lambda: make_prototypes(9, 4, kind="learned", vectors=torch.eye(9)), r"must be (9, 4)"),
         (lambda: Prototypes(torch.eye(3)[:1], "x"), "at least 2"),
         (lambda: Prototypes(2 * torch.eye(3), "x"), "row 0 of points has norm 2"),
         (lambda: Prototypes(torch.full((3, 3), torch.nan), "x"), "NaN"),
@@ -179,7 +208,7 @@ def test_save_and_load(tmp_path):
     ],
 )
 def test_bad_input(call, message):
-    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+    with pytest.raises(ValueError, match=re.escape(message)):
         call()
 
 

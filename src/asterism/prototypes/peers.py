@@ -23,7 +23,7 @@ from torch import Tensor
 
 from asterism.checks import check_matrix, check_simplex_fits
 from asterism.prototypes import codes
-from asterism.prototypes.energy import TEMPERATURES, Progress, random_points, threads_for
+from asterism.prototypes.energy import Progress, minimise, random_points, threads_for
 
 HPN_STEPS, HPN_RATE, HPN_MOMENTUM = 1000, 0.01, 0.9
 DEGREES = 16  # of Chebyshev polynomials: they give the logistic function of a difference of two cosines to 1e-12
@@ -331,39 +331,25 @@ def equiangular_basis(num: int, dim: int, seed: int = 0, progress: Progress = _q
     if dim == 2:
         return codes.circle(2 * num)[:num]
     work = float(num) ** 2 * dim
-    starts = int(min(8, max(1, 2e7 // work)))
-    best, best_alpha = torch.empty(0), torch.inf
-    with threads_for(work):
-        for start in range(starts):
-            points = random_points(num, dim, torch.Generator().manual_seed(seed * 1_000_003 + start))
-            for stage, t in enumerate(TEMPERATURES):
-                points = _spread_lines(points, t)
-                progress(f"start {start + 1} of {starts}, stage {stage + 1} of {len(TEMPERATURES)}")
-            alpha = (points @ points.T).fill_diagonal_(0).abs().max().item()
-            if alpha < best_alpha:
-                best, best_alpha = points, alpha
-    return best
+    generator = torch.Generator().manual_seed(seed)
+    sets = torch.stack([random_points(num, dim, generator) for _ in range(int(min(8, max(1, 2e7 // work))))])
+    with threads_for(work * len(sets)):
+        for k in range(1, 15):
+            progress(f"{len(sets)} sets, stage {k} of 14")
+            sets = minimise(sets, 2.0**k, _line_energy, 400)
+    alphas = [(points @ points.T).fill_diagonal_(0).abs().max().item() for points in sets]
+    return sets[alphas.index(min(alphas))]
 
 
-def _spread_lines(points: Tensor, t: float) -> Tensor:
-    """L-BFGS on 1/t log sum_{i != j} exp(t w_i . w_j) + exp(-t w_i . w_j) over unnormalised rows x, w = x / |x|."""
-    x = points.clone().requires_grad_()
-    x.grad = torch.zeros_like(x)
-
-    @torch.no_grad()
-    def energy() -> Tensor:
-        length = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-        w = x / length
-        cosines = (w @ w.T).fill_diagonal_(0)
-        top = cosines.abs().max()
-        towards, away = ((cosines - top) * t).exp(), ((-cosines - top) * t).exp()
-        total = towards.sum() + away.sum()
-        pull = ((towards - away) @ w) * (2 / total)  # the diagonal takes no part: its two terms cancel
-        x.grad.copy_((pull - (pull * w).sum(dim=1, keepdim=True) * w) / length)  # type: ignore[union-attr]
-        return top + total.log() / t
-
-    torch.optim.LBFGS(
-        [x], max_iter=60, history_size=10, line_search_fn="strong_wolfe", tolerance_grad=1e-9, tolerance_change=1e-12
-    ).step(energy)
-    x = x.detach()
-    return x / torch.linalg.vector_norm(x, dim=1, keepdim=True)
+def _line_energy(x: Tensor, t: float) -> tuple[Tensor, Tensor]:
+    """1/t log sum_{i != j} exp(t w_i . w_j) + exp(-t w_i . w_j) and its gradient at unnormalised rows x (S, K, d), w = x / |x|."""
+    length = torch.linalg.vector_norm(x, dim=2, keepdim=True)
+    w = x / length
+    cosines = w @ w.transpose(1, 2)
+    cosines.diagonal(dim1=1, dim2=2).zero_()
+    top = cosines.abs().amax(dim=(1, 2), keepdim=True)
+    towards, away = ((cosines - top) * t).exp(), ((-cosines - top) * t).exp()
+    total = (towards + away).sum(dim=(1, 2), keepdim=True)
+    pull = ((towards - away) @ w) * (2 / total)  # the diagonal takes no part: its two terms cancel
+    gradient = (pull - (pull * w).sum(dim=2, keepdim=True) * w) / length
+    return (top + total.log() / t)[:, 0, 0], gradient
