@@ -28,7 +28,7 @@ class Known:
     cosine: float  # no two different rows have a larger one: by theorem or exact arithmetic
     symmetry: str
     fill: Callable[[Tensor], None]  # writes the first rows into a matrix of zeros (K, d)
-    code: Any = None  # the AlgebraicCode or Code behind it
+    code: Any = None  # the Code, AlgebraicCode or ShortenedCode behind it
 
     def points(self, num: int, dim: int) -> Tensor:
         """The first rows, (K, d), zeros behind the code's own coordinates."""
@@ -51,16 +51,13 @@ def best_known(num: int, dim: int) -> Known | None:
     >>> best_known(200, 8).name, best_known(200, 8).cosine
     ('E8 roots', 0.5)
     """
-    fit: list[codes.Code | algebraic.AlgebraicCode] = [
-        *codes.candidates(num, dim)[:1],
-        *algebraic.candidates(num, dim)[:1],
-    ]
+    fit: list[Any] = [*codes.candidates(num, dim)[:1], *algebraic.candidates(num, dim)[:1]]
     found = [_of(code) for code in fit]
     union = _best_union(num, dim)
     return min([*found, *([union] if union else [])], key=lambda k: (k.cosine, k.dim, k.num), default=None)
 
 
-def _of(code: codes.Code | algebraic.AlgebraicCode) -> Known:
+def _of(code: Any) -> Known:  # a Code, AlgebraicCode or ShortenedCode
     def fill(out: Tensor) -> None:
         if isinstance(code, codes.Code):
             out[:, : code.dim] = code.build()[: len(out)]
@@ -77,7 +74,7 @@ def _best_union(num: int, dim: int) -> Known | None:
 
     Two points of each line left over (cosine 0) are the last resort of every union.
     """
-    every: list[codes.Code | algebraic.AlgebraicCode] = [*codes.CODES, *algebraic.candidates(1, dim)]
+    every: list[Any] = [*codes.CODES, *algebraic.candidates(1, dim)]
     useful = [_of(c) for c in every if c.cosine >= 0 and 2 * c.dim <= dim and c.num > 2 * c.dim]
     parts = sorted(useful, key=lambda k: k.cosine)
     levels = sorted({part.cosine for part in parts})
