@@ -41,6 +41,7 @@ check: env-dev  ## ruff, types, import graph, documentation build
 bench: env  ## the benchmarks: each prints a table of ratios measured side by side
 	$(BIN)/python benchmarks/head.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/prototypes.py
 
 docs: env-dev  ## the documentation, as docs/_build/html/index.html
 	$(BIN)/sphinx-build -q -E -W -b html docs docs/_build/html
