@@ -1,3 +1,4 @@
+import contextlib
 import errno
 import os
 import signal
@@ -28,23 +29,26 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monke
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def small_disk():
-    """Files may not grow beyond 1000 bytes: what a full disk does to a writer in the middle of its work."""
+    """Files may not grow beyond 1000 bytes: what a full disk does to a writer in the middle of its work. No fixture: pytest's
+    own output may be a file, too."""
     resource = pytest.importorskip("resource")
     before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, handler)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_a_disk_that_fills_while_a_file_is_written(tmp_path, small_disk):
+def test_a_disk_that_fills_while_a_file_is_written(tmp_path):
     files.write_tensors(tmp_path / "a.safetensors", {"a": torch.ones(3)}, {})
     files.write_text(tmp_path / "b.json", "old")
-    with pytest.raises(OSError, match=r"File too large; what was there is unchanged: make room.*a.safetensors"):
+    with small_disk(), pytest.raises(OSError, match=r"File too large; what was there is unchanged.*a.safetensors"):
         files.write_tensors(tmp_path / "a.safetensors", {"a": torch.ones(3000)}, {})
-    with pytest.raises(OSError, match=r"File too large; what was there is unchanged: make room.*b.json"):
+    with small_disk(), pytest.raises(OSError, match=r"File too large; what was there is unchanged: make room.*b.json"):
         files.write_text(tmp_path / "b.json", "new" * 1000)
     assert len(files.read_tensors(tmp_path / "a.safetensors")[0]["a"]) == 3
     assert (tmp_path / "b.json").read_text() == "old"

@@ -158,10 +158,12 @@ def _relocate(sets: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _anneal(sets: Tensor, first: float, evaluations: int, report: Progress) -> Tensor:
+    """Through the stages from t = `first` to 4096. The last ones need not converge: which set is best shows before, and the best
+    one settles later."""
     t = first
     while t <= 2**12:
         report(f"annealing at t = {t:.0f}")
-        sets = minimise(sets, t, log_sum_exp, evaluations)
+        sets = minimise(sets, t, log_sum_exp, evaluations if t < 512 else min(evaluations, 150))
         t *= 2
     return sets
 
