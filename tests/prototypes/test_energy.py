@@ -71,7 +71,7 @@ def test_the_best_of_a_hundred_annealed_starts_is_reached(num, dim):
 
 
 def test_a_known_set_is_never_forgotten():
-    """Of 600 points of the 600-cell's kind: a search that starts from the icosahedron ends there, whatever its budget."""
+    """A search that starts from the icosahedron ends there, whatever its budget."""
     t = (1 + math.sqrt(5)) / 2
     ring = torch.tensor([[0, 1, t], [0, 1, -t], [0, -1, t], [0, -1, -t]], dtype=torch.float64) / math.sqrt(1 + t * t)
     icosahedron = torch.cat([ring.roll(k, 1) for k in range(3)])
